@@ -36,7 +36,7 @@ def run_tables(options: RunTables) -> int:
     for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
-    if best := record.best_model(options.runs, record.tasks):
+    if best := record.best_model(options.runs, record.tasks, keeping=True):
         print(f"try its best model: multitask explore --model {options.runs / best}")
     if preset.name == "sample":
         print("on real data: multitask data fetch, then multitask experiments run small")

@@ -1,6 +1,7 @@
 """Records: a damaged one is refused in one line that says what to run again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.runs.artefact import FORMAT_VERSION
 from studies.engine.record import Record, duration
-from tests.studies.synthetic import write_store
+from tests.studies.synthetic import TABLES, add_run, write_store
 
 
 def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
@@ -27,6 +28,22 @@ def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
         Record.path(store, "paper").write_text(json.dumps(damaged))
         with pytest.raises(InputError, match=r"experiments-paper\.json.*; run `multitask experiments run paper`"):
             Record.read(store, "paper")
+
+
+def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_predictions(tmp_path: Path) -> None:
+    table = TABLES["1"]
+    fair, good, best = (
+        add_run(tmp_path, table, row, 0, lambda *_, quality=quality: quality)
+        for row, quality in zip(table.rows, (0.5, 0.7, 0.9), strict=False)
+    )
+    for trained in (fair, good):
+        (tmp_path / str(trained.model) / "best.json").write_text('{"overall": "step-0000008"}')
+    ensemble = (tmp_path / str(best.evaluation)).rename(tmp_path / "ensemble-best").name
+    record = Record("sample", "some-weights", "data", (), (table,), (fair, good, replace(best, chain=(ensemble,))))
+    assert record.best_model(tmp_path, table.columns) == ensemble
+    assert record.best_model(tmp_path, table.columns, keeping=True) == good.model
+    alone = replace(record, runs=record.runs[2:])
+    assert alone.best_model(tmp_path, table.columns, keeping=True) is None
 
 
 @pytest.mark.parametrize(
