@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "data/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -34,6 +34,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         elif anchor and found.suffix == ".md" and not generated and anchor[1:] not in anchors(found):
             dead.append(target + anchor)
     assert not dead
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "docs/reliability.md"])
+def test_the_tests_of_promises_exist(name: str) -> None:
+    named = re.findall(r"`((?:\w+/)*test_\w+\.py)`", (ROOT / name).read_text(encoding="utf-8"))
+    assert named
+    assert [test for test in named if not list((ROOT / "tests").rglob(test))] == []
 
 
 def test_readme_is_short() -> None:

@@ -150,7 +150,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
 
 
 def test_claims_are_told_apart_by_key_and_kind() -> None:
-    assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS) == 37
+    assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS)
 
 
 @pytest.mark.parametrize("shown", STATUSES)
