@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ MOST_PARAMETERS = 10**10
 
 # Fields of pruned encoders only.
 PRUNED_SIZES = ("layer_heads", "layer_intermediate_sizes")
-
+OPTIONAL = (*PRUNED_SIZES, "matryoshka_dimensions")
 
 Size = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
 
@@ -61,6 +61,9 @@ class BertConfig:
     layer_intermediate_sizes: tuple[int, ...] | None = None
     """Feed-forward size of each layer of a pruned encoder, at least 0; None if no neuron was removed. transformers does
     not know this field."""
+    matryoshka_dimensions: tuple[int, ...] | None = field(default=None, repr=False)
+    """How many of the first numbers of an embedding were trained to be used alone (arXiv 2205.13147); None if only the
+    whole embedding was. No embedding depends on it. vLLM reads it, too."""
 
     def __post_init__(self) -> None:
         if self.pad_token_id >= self.vocab_size:
@@ -150,11 +153,11 @@ class BertConfig:
         return cls.from_dict(read_json(path, dict), str(path))
 
     def values(self) -> dict[str, Any]:
-        """All fields by name; those of pruning only if they are set.
+        """All fields by name; those of pruning and the sizes of embeddings only if they are set.
 
         Identities of artefacts contain these values, and unpruned encoders are identified without the pruning fields.
         """
-        return {key: value for key, value in asdict(self).items() if key not in PRUNED_SIZES or value is not None}
+        return {key: value for key, value in asdict(self).items() if key not in OPTIONAL or value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `config.json`; `transformers.AutoModel` reads it as the same encoder unless it is pruned."""

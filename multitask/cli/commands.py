@@ -83,6 +83,9 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     details: Path | None = None
     """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
     errors."""
+    dimensions: tuple[Count, ...] = ()
+    """Keep only so many numbers of each embedding, the first ones. Each size, e.g. 192 96, has a row, after that of
+    whole embeddings. For suites of frozen embeddings."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
@@ -95,6 +98,8 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
             raise InputError(f"--suite {self.suite} needs --data, SentEval's data folder")
         if self.suite == "multitask" and self.pooling != "auto":
             raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
+        if self.suite == "multitask" and self.dimensions:
+            raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
         if self.suite == "multitask" and self.precision == "int8":
             raise InputError("--precision int8 is for suites of frozen embeddings; use --precision auto")
 
@@ -150,6 +155,9 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     column: str | None = None
     """Column of the sentences of a table."""
+    dimensions: Count | None = None
+    """Keep only so many numbers of each embedding, the first ones. Best a size that the model was trained for with
+    --matryoshka. Default: all."""
     normalize: bool = False
     """Scale every embedding to length 1."""
     dtype: Literal["float32", "float16", "int8"] = "float32"

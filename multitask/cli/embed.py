@@ -8,5 +8,7 @@ from multitask.models.sentence_encoder import load_encoder
 def embed(options: Embed) -> None:
     """Embed and write; print what was written."""
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    count, width = embed_file(encoder, options.text, options.output, options.column, options.normalize, options.dtype)
+    count, width = embed_file(
+        encoder, options.text, options.output, options.column, options.normalize, options.dtype, options.dimensions
+    )
     print(f"{options.output}: {count} embeddings of size {width}")

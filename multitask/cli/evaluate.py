@@ -99,7 +99,8 @@ def _evaluate_suite(options: Evaluate) -> None:
     known = KnownEncoder.load(
         name, options.revision, options.best_on, options.pooling, options.device, options.precision
     )
-    result = evaluate_suites([options.suite], known, options.data, seed=options.seed)[options.suite]
+    found = evaluate_suites([options.suite], known, options.data, seed=options.seed, dimensions=options.dimensions)
+    result = found[options.suite]
     print(suite_text(result))
     output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
     with replaced_files_named(*map(output.with_suffix, (".json", ".md", ".tex"))):

@@ -62,24 +62,27 @@ def _marked(text: str, task: ScoresWithOverlap) -> str:
 
 
 def _main_table(result: SuiteResult) -> list[list[str]]:
-    """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
+    """The table as in papers, with a row for each model and size. A suite without a main score has rows of tasks."""
     suite = SUITES[result.suite]
+    sizes = {"": result} | {f", {size} dimensions": part for size, part in result.dimensions.items()}
     if suite.main is None:
         rows = [["Task", *(name.replace("_", " ") for name in GEOMETRY)]]
-        for name, task in result.tasks.items():
-            rows.append([_marked(name, task), *(_number(task.scores[of]) for of in GEOMETRY)])
+        for size, part in sizes.items():
+            for name, task in part.tasks.items():
+                rows.append([_marked(name, task) + size, *(_number(task.scores[of]) for of in GEOMETRY)])
         return rows
     rows = [["Model", *(entry.column for entry in suite.sets), "Avg."]]
     for row in PUBLISHED.get(result.suite, ()):
         rows.append([row["label"], *(f"{score:.2f}" for score in (*row["scores"], row["average"]))])
-    tasks = [result.tasks.get(entry.name) for entry in suite.sets]
     partial = PARTIAL if result.missing else ""
-    own = [NONE if task is None else _marked(_points(result.main(task.scores)), task) for task in tasks]
-    rows.append([result.model, *own, _points(result.average()) + partial])
-    if any_seen(result.tasks):
-        clean = [_points(None if task is None else result.main(task.clean)) for task in tasks]
-        average = _points(result.average(clean=True)) + partial
-        rows.append([f"{result.model}, rows not trained on", *clean, average])
+    for size, part in sizes.items():
+        tasks = [part.tasks.get(entry.name) for entry in suite.sets]
+        own = [NONE if task is None else _marked(_points(part.main(task.scores)), task) for task in tasks]
+        rows.append([result.model + size, *own, _points(part.average()) + partial])
+        if any_seen(part.tasks):
+            clean = [_points(None if task is None else part.main(task.clean)) for task in tasks]
+            average = _points(part.average(clean=True)) + partial
+            rows.append([f"{result.model}{size}, rows not trained on", *clean, average])
     return rows
 
 

@@ -5,7 +5,7 @@ A suite is an entry in `SUITES`, its data sets are those of suites.toml.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,6 +23,7 @@ from multitask.evaluation.suite_data import LabelledRows, RetrievalData
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
 from multitask.models.config import Pooling
+from multitask.models.pooling import check_dimensions
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.options import Device, EmbeddingPrecision
@@ -128,6 +129,8 @@ class SuiteResult:
     seconds: Mapping[str, float]  # of embedding and of scoring
     answers: Mapping[str, Answers]  # of the tasks that have any
     geometry: Scores | None = None  # of the STS Benchmark's embeddings, if it was asked for and the suite has it
+    # the results of the embeddings' first so many numbers, which differ from this one in `tasks`
+    dimensions: Mapping[int, "SuiteResult"] = field(default_factory=dict)
 
     def main(self, scores: Scores | None) -> float | None:
         """The score that papers' tables show, 0 to 1."""
@@ -145,9 +148,12 @@ class SuiteResult:
 
     def as_json(self) -> dict[str, Any]:
         """The result without answers and `geometry`, as JSON types."""
-        values = asdict(replace(self, answers={}))
-        del values["answers"], values["geometry"]
-        return {**values, "average": self.average(), "clean_average": self.average(clean=True)}
+        values = asdict(replace(self, answers={}, dimensions={}))
+        del values["answers"], values["geometry"], values["dimensions"]
+        values |= {"average": self.average(), "clean_average": self.average(clean=True)}
+        kept = ("tasks", "average", "clean_average")
+        sized = {size: {name: part.as_json()[name] for name in kept} for size, part in self.dimensions.items()}
+        return values | ({"dimensions": sized} if sized else {})
 
 
 def evaluate_suites(
@@ -157,6 +163,7 @@ def evaluate_suites(
     limit: int | None = None,
     with_geometry: bool = False,
     seed: int = 0,
+    dimensions: Sequence[int] = (),
 ) -> dict[SuiteName, SuiteResult]:
     """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
 
@@ -167,9 +174,10 @@ def evaluate_suites(
         limit: score about this many rows of each task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
+        dimensions: also score the first so many numbers of each embedding.
 
     Raises:
-        InputError: a malformed file, or no data set of a suite exists.
+        InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
     """
     data, missing = {}, {}
     for name in names:
@@ -179,23 +187,20 @@ def evaluate_suites(
         present = [entry for entry in SUITES[name].sets if entry.name not in missing[name]]
         found = {entry.name: entry.read(entry.paths(folder)) for entry in present}
         data[name] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
+    if dimensions:  # refuse too many before all sentences are embedded
+        check_dimensions(max(dimensions), known.encoder.encode(["a"]).shape[1], known.name)
     begin = time.perf_counter()
     sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
     table = EmbeddingTable.of(known.encoder, sentences, show_progress=True)
     embedding = time.perf_counter() - begin
+    width = table.vectors.shape[1]
+    smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}
     results = {}
     for name, tasks in data.items():
-        begin, scores, answers = time.perf_counter(), {}, {}
-        for task, rows in tasks.items():
-            try:
-                scores_of, answered = SUITES[name].measure(rows, table, seed)
-            except InputError as error:
-                raise InputError(f"{task}: {error}") from None
-            scores[task] = ScoresWithOverlap.of(scores_of, rows.scored_columns, known.trained_on)
-            if answered is not None:
-                answers[task] = answered
+        begin = time.perf_counter()
+        scores, answers = _scored(name, tasks, table, known, seed)
         stsb = tasks.get(STSB) if with_geometry and name == "sts" else None
-        results[name] = SuiteResult(
+        result = SuiteResult(
             suite=name,
             model=known.name,
             settings={**known.settings, "seed": seed},
@@ -207,4 +212,21 @@ def evaluate_suites(
             answers=answers,
             geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),
         )
+        sized = {size: replace(result, tasks=_scored(name, tasks, of, known, seed)[0]) for size, of in smaller.items()}
+        results[name] = replace(result, dimensions=sized)
     return results
+
+
+def _scored(
+    suite: SuiteName, tasks: Mapping[str, Any], table: EmbeddingTable, known: KnownEncoder, seed: int
+) -> tuple[dict[str, ScoresWithOverlap], dict[str, Answers]]:
+    scores, answers = {}, {}
+    for task, rows in tasks.items():
+        try:
+            scores_of, answered = SUITES[suite].measure(rows, table, seed)
+        except InputError as error:
+            raise InputError(f"{task}: {error}") from None
+        scores[task] = ScoresWithOverlap.of(scores_of, rows.scored_columns, known.trained_on)
+        if answered is not None:
+            answers[task] = answered
+    return scores, answers

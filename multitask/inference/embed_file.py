@@ -53,14 +53,20 @@ class Record:
 
 
 def embed_file(
-    encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool, dtype: Dtype = "float32"
+    encoder: Embedder,
+    source: Path,
+    output: Path,
+    column: str | None,
+    normalize: bool,
+    dtype: Dtype = "float32",
+    dimensions: int | None = None,
 ) -> tuple[int, int]:
     """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden]; returns its shape.
 
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences.
-    `normalize` scales every embedding to length 1, which is always done for int8. Its scales are those of the largest
-    values of the first block; larger values later are cut off. Raises InputError for no sentence, a missing column, or
-    no text.
+    `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1, which is always
+    done for int8. Its scales are those of the largest values of the first block; larger values later are cut off.
+    Raises InputError for no sentence, a missing column, no text, or too many dimensions.
     """
     normalize |= dtype == "int8"
     texts = sentences(source, column)
@@ -69,7 +75,7 @@ def embed_file(
     with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(unit="sentence", disable=None) as bar:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
-            embeddings = encoder.encode(block, normalize=normalize)
+            embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions)
             if not count:
                 width = embeddings.shape[1]
                 _write_header(file, 0, width, dtype)
@@ -140,6 +146,11 @@ class Index(NamedTuple):
         """Embeddings of some rows, [rows, hidden] fp32."""
         found = self.vectors[rows].astype(np.float32)
         return found * self._scales if self.record.dtype == "int8" else found
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of each embedding; queries must have as many."""
+        return self.vectors.shape[1]
 
     @property
     def _scales(self) -> NDArray[np.float32]:

@@ -122,7 +122,8 @@ def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNe
     draw = generator(options.seed, "hard negatives")
     anchors, negatives = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for start in tqdm(range(0, len(pairs.firsts), ANCHORS_PER_BLOCK), unit="block", disable=None):
-        vectors = encoder.encode(texts_of(pairs.anchors, pairs.firsts[start : start + ANCHORS_PER_BLOCK]))
+        texts = texts_of(pairs.anchors, pairs.firsts[start : start + ANCHORS_PER_BLOCK])
+        vectors = encoder.encode(texts, dimensions=corpus.dimensions)
         nearest = near(vectors, options.ranks[1] + most_known)
         numbers = np.arange(start, start + len(vectors))[:, None]
         usable = ~np.isin(numbers * count + nearest.indices, known)
@@ -165,7 +166,7 @@ def _cosines_of_positives(
     """The lowest cosine of each anchor with its positives; `vectors` are of the anchors from `start` on."""
     own = np.flatnonzero((pairs.owners >= start) & (pairs.owners < start + len(vectors)))
     anchors = vectors[pairs.owners[own] - start].astype(np.float64)
-    positives = encoder.encode(texts_of(pairs.positives, own)).astype(np.float64)
+    positives = encoder.encode(texts_of(pairs.positives, own), dimensions=vectors.shape[1]).astype(np.float64)
     lengths = np.linalg.norm(anchors, axis=1) * np.linalg.norm(positives, axis=1)
     lowest = np.full(len(vectors), np.inf)
     np.minimum.at(lowest, pairs.owners[own] - start, (anchors * positives).sum(axis=1) / np.maximum(lengths, 1e-12))
@@ -181,7 +182,7 @@ def _limits(positive: NDArray[np.float64], options: HardNegatives) -> NDArray[np
 
 def _approximate(corpus: Index, among: Rows) -> Near:
     """Search in a graph (HNSW) of fp16 vectors. What it finds is ordered by the cosines of the stored embeddings."""
-    graph = resolve_name("usearch.index:Index")(ndim=corpus.vectors.shape[1], metric="cos", dtype="f16")
+    graph = resolve_name("usearch.index:Index")(ndim=corpus.dimensions, metric="cos", dtype="f16")
     for start in tqdm(range(0, len(among), SENTENCES_PER_BLOCK), unit="block", disable=None):
         rows = among[start : start + SENTENCES_PER_BLOCK]
         graph.add(rows, corpus.floats(rows))

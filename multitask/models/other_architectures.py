@@ -22,6 +22,7 @@ from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import reason as cause
 from multitask.models.config import Pooling
 from multitask.models.model_folder import stored_pooling
+from multitask.models.pooling import check_dimensions
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
 
@@ -30,9 +31,10 @@ FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
 # Module lists of sentence-transformers' folders that `SentenceEncoder` can compute, and settings that it cannot.
 PLAIN = ("Transformer, Pooling", "Transformer, Pooling, Normalize")
-CHANGES_OF_TEXT = (
+CHANGES = (
     ("sentence_bert_config.json", "do_lower_case"),
     ("config_sentence_transformers.json", "default_prompt_name"),
+    ("config_sentence_transformers.json", "truncate_dim"),
 )
 
 
@@ -62,7 +64,7 @@ def why_not_minbert(folder: Path) -> str | None:
         return f"{modules}: has the modules {kinds}"
     if (pooling := stored_pooling(folder)) not in (("mean",), ("cls",)):
         return f"{folder / '1_Pooling'}: pools by {' and '.join(pooling) or 'an unknown method'}"
-    for name, key in CHANGES_OF_TEXT:
+    for name, key in CHANGES:
         if (folder / name).is_file() and (value := read_json(folder / name, dict).get(key)):
             return f"{folder / name}: {key} is {value!r}"
     return None
@@ -112,23 +114,31 @@ class SentenceTransformersEncoder:
         """Hash of what decides an embedding but for rounding: the model's files and the pooling; 64 hex digits."""
 
     def encode(
-        self, sentences: str | Sequence[str], *, normalize: bool = False, show_progress: bool = False
+        self,
+        sentences: str | Sequence[str],
+        *,
+        normalize: bool = False,
+        show_progress: bool = False,
+        dimensions: int | None = None,
     ) -> NDArray[np.float32]:
-        """Embed sentences. Raises InputError if the model's files do not fit together."""
+        """Embed sentences. Raises InputError if the model's files do not fit together, or for too many dimensions."""
         if len(sentences) == 0 and not isinstance(sentences, str):
-            return self.encode([""])[:0]
+            return self.encode([""], dimensions=dimensions)[:0]
         try:
             with self.runtime.autocast():
                 embeddings = self.model.encode(
                     sentences if isinstance(sentences, str) else list(sentences),
                     normalize_embeddings=normalize,
+                    truncate_dim=dimensions,
                     show_progress_bar=show_progress and sys.stderr.isatty(),
                 )
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError, ValueError) as error:  # settings that no check of the library finds
             raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
-        return np.asarray(embeddings, np.float32)
+        found = np.asarray(embeddings, np.float32)
+        check_dimensions(dimensions, found.shape[-1], self.name)
+        return found
 
 
 def _fetch(name: str, revision: str | None) -> Path:

@@ -26,7 +26,7 @@ from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
 from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
-from multitask.models.pooling import PoolingMethod, pool
+from multitask.models.pooling import PoolingMethod, check_dimensions, pool
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start_embedding
 from multitask.runtime.options import Device, EmbeddingPrecision
@@ -110,6 +110,7 @@ class SentenceEncoder:
         max_length: int | None = None,
         show_progress: bool = False,
         convert_to_tensor: Literal[False] = False,
+        dimensions: int | None = None,
     ) -> NDArray[np.float32]: ...
 
     @overload
@@ -122,6 +123,7 @@ class SentenceEncoder:
         show_progress: bool = False,
         *,
         convert_to_tensor: Literal[True],
+        dimensions: int | None = None,
     ) -> Tensor: ...
 
     def encode(
@@ -132,6 +134,7 @@ class SentenceEncoder:
         max_length: int | None = None,
         show_progress: bool = False,
         convert_to_tensor: bool = False,
+        dimensions: int | None = None,
     ) -> NDArray[np.float32] | Tensor:
         """Embed sentences, in batches of similar length.
 
@@ -142,10 +145,13 @@ class SentenceEncoder:
             max_length: cut sentences to so many tokens; the encoder's own setting when left out.
             show_progress: show a progress bar when standard error is a terminal.
             convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
+            dimensions: keep only so many numbers of each embedding, the first ones. Sizes that the model was not
+                trained for (`--matryoshka`) lose more.
 
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
         """
+        check_dimensions(dimensions, width := self.model.config.hidden_size, self.name)
         texts: Sequence[Any] = [sentences] if isinstance(sentences, str) else sentences
         for number, text in enumerate(texts):
             if not isinstance(text, str):
@@ -157,10 +163,10 @@ class SentenceEncoder:
         def embed(rows: Rows) -> Tensor:
             batch = PackedBatch.from_sequences([tokens[row] for row in rows], unpadded=on_cpu)
             batch = batch.to(self.runtime.device)
-            pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
+            pooled = pool(self.model.forward_packed(batch), batch, self.pooling)[:, :dimensions]
             return torch.nn.functional.normalize(pooled) if normalize else pooled
 
-        embeddings = np.empty((0, self.model.config.hidden_size), np.float32)
+        embeddings = np.empty((0, dimensions or width), np.float32)
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
             embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)

@@ -46,10 +46,11 @@ def train_student(models: Sequence[Weights], data: Path, config: DistilConfig, r
     first, *teachers = models
     if not teachers:
         raise InputError("distillation without a teacher; name one or more fine-tuned runs with --teacher")
-    begin = Start.load(first, config.pooling, config.seed)
+    begin = Start.load(first, config.pooling, config.seed, config.matryoshka)
     known = [TrainedOn.of_folder(locate_model(teacher.name), teacher.name) for teacher in teachers]
     begin = replace(begin, trained_on=reduce(or_, known, begin.trained_on))
     problem = Distilling.load(begin, data, config, run.runtime)
+    problem.check_sizes()
     problem.learn_from(teachers, data, config.teaching)
     train_run(run, begin, problem, config, config.conflicts_every)
 
@@ -66,8 +67,10 @@ class SoftSource(TaskSource):
     embeddings: NDArray[np.float16] | None = None  # of a teacher, [rows, sequences, width]
     projection: nn.Module  # maps the student's embeddings to this width
 
-    def __init__(self, model: MultitaskModel, task: str, data: LabelledData, config: TeachingConfig) -> None:
-        super().__init__(model, task, data)
+    def __init__(
+        self, model: MultitaskModel, task: str, data: LabelledData, sizes: tuple[int, ...], config: TeachingConfig
+    ) -> None:
+        super().__init__(model, task, data, sizes)
         self.config = config
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
@@ -143,7 +146,7 @@ class Distilling(Finetuning):
                 further.append(mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime))
             self.training[name] = tokenised(self.model, name, extended(examples, further))
             self.rows[name] = np.arange(len(self.training[name]))
-            sources[name] = SoftSource(self.model, name, self.training[name], config)
+            sources[name] = SoftSource(self.model, name, self.training[name], self.config.matryoshka, config)
         return sources
 
 

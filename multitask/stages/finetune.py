@@ -20,6 +20,7 @@ from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.prediction_heads import CosineHead
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -60,8 +61,9 @@ def finetune(
 
 def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
     """Fine-tune into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed)
+    begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     problem = Finetuning.load(begin, data, config, run.runtime)
+    problem.check_sizes()
     train_run(run, begin, problem, config, config.conflicts_every)
 
 
@@ -82,7 +84,7 @@ class Finetuning(SourceTraining):
         self.config = config
         self.scheduler = build_scheduler(config, runtime.device)
         module = nn.ModuleDict({"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler})
-        sources = {name: TaskSource(model, name, split) for name, split in training.items()}
+        sources = {name: TaskSource(model, name, split, config.matryoshka) for name, split in training.items()}
         super().__init__(module, model.encoder, model.pooling, sources, runtime)
         self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
@@ -137,6 +139,13 @@ class Finetuning(SourceTraining):
             order = generator(config.seed, "batch order", name, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
+
+    def check_sizes(self) -> None:
+        """Raise InputError if smaller sizes are asked for, but no head compares embeddings by cosine."""
+        if self.config.matryoshka and not any(isinstance(self.model.heads[name], CosineHead) for name in self.training):
+            raise InputError(
+                "matryoshka is for tasks whose heads compare embeddings by cosine; none of these is trained"
+            )
 
     @property
     def sizes(self) -> dict[str, int]:

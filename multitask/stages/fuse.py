@@ -38,7 +38,7 @@ def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: O
     """Fuse into a run's folder."""
     config = config.of_declared(load_tasks(data))
     supervised = config.finetune
-    begin = Start.load(models[0], supervised.pooling, supervised.seed)
+    begin = Start.load(models[0], supervised.pooling, supervised.seed, supervised.matryoshka)
     problem = Fusing.load(begin, data, supervised, run.runtime)
     problem.add_views(begin, data, config)
     train_run(run, begin, problem, supervised, supervised.conflicts_every)
@@ -71,6 +71,7 @@ class Fusing(Finetuning):
                 projection,
                 limit,
                 config.max_length,
+                sizes=config.matryoshka,
                 option="--unlabelled",
             )
 

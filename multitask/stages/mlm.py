@@ -42,7 +42,7 @@ Training from scratch uses only the tokenizer of the start weights, and the size
 
 def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed)
+    begin = Start.load(models[0], config.pooling, config.seed, matryoshka=())
     texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
     sentences = [found[row] for found in texts for row in drawn_rows(len(found), config.train_limit)]
     training, dev = _split(sentences, config)

@@ -51,17 +51,16 @@ pretrain = partial(run_stage, STAGE)
 
 def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed)
+    begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     module.to(run.runtime.device)
     begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
-    limits = config.train_limit, config.max_length
+    more = config.train_limit, config.max_length, config.partners, config.matryoshka
     sources = {
-        name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits, config.partners)
-        for name in config.sources
+        name: load_contrastive(name, data, config, begin.tokenizer, projection, *more) for name in config.sources
     }
     dev, has_positives = None, False
     if config.select == "similarity" or config.probe_held_out is not None:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
@@ -43,18 +43,25 @@ class Start:
     trained_on: TrainedOn = field(default_factory=TrainedOn)
 
     @classmethod
-    def load(cls, weights: Weights, pooling: Pooling, seed: int) -> Self:
+    def load(cls, weights: Weights, pooling: Pooling, seed: int, matryoshka: tuple[int, ...] | None = None) -> Self:
         """Seed all generators, for the layers that the stage adds and for its dropout, and load an encoder.
 
+        `matryoshka` are the sizes of embeddings that the stage trains; None leaves those that the encoder names.
+
         Raises:
-            InputError: the checkpoint is missing or damaged.
+            InputError: the checkpoint is missing or damaged, or its embeddings have fewer numbers than the sizes.
         """
         folder = locate_model(weights.name, weights.revision)
         seed_everything(seed)
+        encoder = BertModel.from_pretrained(str(folder))
+        if matryoshka is not None:
+            if matryoshka and matryoshka[0] > (width := encoder.config.hidden_size):
+                raise InputError(f"matryoshka is {matryoshka[0]}; the embeddings of {weights} have {width} numbers")
+            encoder.config = replace(encoder.config, matryoshka_dimensions=matryoshka or None)
         return cls(
             str(weights),
             folder,
-            BertModel.from_pretrained(str(folder)),
+            encoder,
             load_tokenizer(str(folder)),
             resolve_pooling(pooling, folder),
             TrainedOn.of_folder(folder, weights.name),

@@ -1,9 +1,10 @@
 """Settings that several stages share: of sentences, the optimizer, the regularisers and the sources."""
 
 from dataclasses import field
+from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from minbert.settings import AtLeastZero, Count, Seed, Share, settings
 from multitask.models.config import Pooling
@@ -21,6 +22,22 @@ class SentencesConfig:
     trained with."""
     seed: Seed = field(default=0, kw_only=True)
     """Seed of new layers, dropout, data order and other random choices."""
+
+
+def _falling(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    if any(first <= second for first, second in pairwise(sizes)):
+        raise ValueError(f"the sizes are {' '.join(map(str, sizes))}; expected the largest first, each once")
+    return sizes
+
+
+@settings
+class MatryoshkaConfig:
+    """Which sizes of embeddings are trained."""
+
+    matryoshka: Annotated[tuple[Count, ...], AfterValidator(_falling)] = field(default=(), kw_only=True)
+    """Also train the first so many numbers of each embedding, to be used alone (arXiv 2205.13147): sizes, the largest
+    first, such as 384 192 96. Contrastive losses and those of heads that compare embeddings by cosine become the mean
+    over the sizes. A projection or head reads the other numbers as zeros. Default: only whole embeddings."""
 
 
 @settings

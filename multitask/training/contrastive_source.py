@@ -13,6 +13,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows, tokenise
 from multitask.data.shuffle_and_batch import epoch_rows
+from multitask.models.pooling import leading
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
@@ -31,7 +32,8 @@ class ContrastiveSource(Source):
     """Rows of two or three sentences: an anchor, its positive and optionally a hard negative.
 
     A single column of sentences gives two views of each that differ by dropout (SimCSE). The projection maps embeddings
-    to the vectors that the objective compares, and `config` says which other sentences are negatives.
+    to the vectors that the objective compares, and `config` says which other sentences are negatives. If there are
+    sizes, the loss is the mean of those of each embedding's first so many numbers.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class ContrastiveSource(Source):
         tokenizer: Tokenizer,
         max_length: int | None,
         config: ContrastiveConfig,
+        sizes: tuple[int, ...] = (),
     ) -> None:
         self.objective = objective
         self.projection = projection
         self.config = config
+        self.sizes: tuple[int | None, ...] = sizes or (None,)
         self.labels = paired.labels
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
         self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
@@ -71,17 +75,32 @@ class ContrastiveSource(Source):
         return BatchLoss(*self.loss_of_views(self.project(embeddings), rows))
 
     def project(self, embeddings: Tensor) -> Tensor:
-        """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
-        return self.projection(embeddings).float().unflatten(0, (len(self.columns), -1))
+        """[columns * rows, hidden] -> [columns, rows, sizes * dim] fp32.
+
+        Without a projection, vectors of smaller sizes end in zeros, which change no product of two vectors.
+        """
+        sized = torch.cat([self.projection(leading(embeddings, size)) for size in self.sizes], dim=1)
+        return sized.float().unflatten(0, (len(self.columns), -1))
 
     def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss on projected embeddings [columns, own rows, dim] of a batch's rows, and values to monitor."""
-        anchors, positives, *more = distributed.gather(views, len(rows), dim=1).unbind()
+        """The loss on projected embeddings [columns, own rows, sizes * dim] of a batch, and values to monitor.
+
+        What is monitored and kept as `compared` is of the largest size.
+        """
+        sized = distributed.gather(views, len(rows), dim=1).chunk(len(self.sizes), dim=2)
+        duplicates = self._duplicates(rows, views.device)
+        losses, watched = zip(*(self._loss_of_size(part, rows, *duplicates) for part in reversed(sized)), strict=True)
+        return torch.stack(losses).mean(), watched[-1]
+
+    def _loss_of_size(
+        self, views: Tensor, rows: Rows, duplicates: Tensor | None, hard_duplicates: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same of the vectors [columns, rows, dim] of one size."""
+        anchors, positives, *more = views.unbind()
         hard = more[0] if more else None
         with torch.no_grad(), torch.autocast(views.device.type, enabled=False):
             u, v = unit(anchors), unit(positives)
             cosines = u @ v.T
-        duplicates, hard_duplicates = self._duplicates(rows, views.device)
         excluded = excluded_negatives(cosines, rows, duplicates, self.config.sampling)
         labels = None if self.labels is None else labels_to_tensor(self.labels[rows], views.device)
         loss = self.objective(anchors, positives, hard, labels, excluded, hard_duplicates)
@@ -148,6 +167,7 @@ def load_contrastive(
     train_limit: int | None,
     max_length: int | None,
     partners: int | None = None,
+    sizes: tuple[int, ...] = (),
     option: str = "--sources",
 ) -> ContrastiveSource:
     """A contrastive source by name; the arguments are those of `read_paired_sentences` and `ContrastiveSource`.
@@ -169,7 +189,7 @@ def load_contrastive(
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")
-    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config)
+    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes)
 
 
 def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:

@@ -18,7 +18,8 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.data.examples import LabelledData, Rows
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.pooling import PoolingMethod, pool
+from multitask.models.pooling import PoolingMethod, leading, pool
+from multitask.models.prediction_heads import CosineHead
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.training.trainable import Losses, Trainable, Update
@@ -75,12 +76,17 @@ def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tenso
 
 
 class TaskSource(Source):
-    """Supervised training of one task's head on its labelled data."""
+    """Supervised training of one task's head on its labelled data.
 
-    def __init__(self, model: MultitaskModel, task: str, data: LabelledData) -> None:
+    If the head compares embeddings by cosine and there are sizes, the loss is the mean of those of each embedding's
+    first so many numbers, and the outputs are those of the largest size.
+    """
+
+    def __init__(self, model: MultitaskModel, task: str, data: LabelledData, sizes: tuple[int, ...] = ()) -> None:
         self.model = model
         self.task = task
         self.data = data
+        self.sizes: tuple[int | None, ...] = (sizes if isinstance(model.heads[task], CosineHead) else ()) or (None,)
         self.labels, self.weights = data.examples.gold, data.examples.weights
         self.lengths = data.lengths
 
@@ -93,8 +99,9 @@ class TaskSource(Source):
         return self.model.tasks[self.task].divisor(self.labels[rows], weights)
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
-        outputs = distributed.gather(self.model.head(self.task, embeddings), len(rows))
-        return BatchLoss(self.loss_of(outputs, rows), outputs=outputs)
+        parts = [self.model.head(self.task, leading(embeddings, size)) for size in self.sizes]
+        outputs = [distributed.gather(part, len(rows)) for part in parts]
+        return BatchLoss(torch.stack([self.loss_of(part, rows) for part in outputs]).mean(), outputs=outputs[0])
 
     def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
         """The loss of these rows, given the head's outputs for them."""

@@ -11,6 +11,7 @@ from multitask.models.predictions import Prediction
 
 LONGEST_ERROR = 600
 """Characters of an error that an answer shows."""
+DIMENSIONS = "Keep so many numbers of each embedding, the first ones. Default: all."
 
 Texts = Annotated[list[str], Field(min_length=1)]
 Pairs = Annotated[list[tuple[str, str]], Field(min_length=1)]
@@ -67,6 +68,7 @@ class EmbedRequest(Asking):
     """Sentences to embed."""
 
     texts: Texts = Field(examples=[["Two dogs run.", "A cat sleeps."]])
+    dimensions: StrictInt | None = Field(None, description=DIMENSIONS)
     normalize: StrictBool = Field(False, description="Scale every embedding to length 1.")
 
 
@@ -97,7 +99,7 @@ class OpenAIRequest(BaseModel):
     input: str | Texts = Field(examples=["Two dogs run."], description="Texts, not token ids.")
     model: str = Field(description="Name of the model.")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: StrictInt | None = Field(None, description="Only the model's own number of dimensions.")
+    dimensions: StrictInt | None = Field(None, description=DIMENSIONS)
 
 
 class TaskDescription(Message):

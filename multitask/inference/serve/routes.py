@@ -68,7 +68,7 @@ async def embed(request: Request, asked: EmbedRequest) -> Response:
     service = service_of(request)
     name, model = service.model(asked.model)
     check_texts(service.limits, asked.texts)
-    embeddings, _ = await answer_in_time(request, model.embed(asked.texts, asked.normalize))
+    embeddings, _ = await answer_in_time(request, model.embed(asked.texts, asked.normalize, asked.dimensions))
     return json_response({"model": name, "embeddings": embeddings.tolist()})
 
 
@@ -91,9 +91,7 @@ async def openai_embeddings(request: Request, asked: OpenAIRequest) -> Response:
     name, model = service.model(asked.model)
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     check_texts(service.limits, texts)
-    if asked.dimensions not in (None, size := model.model.encoder.config.hidden_size):
-        raise InputError(f"dimensions is {asked.dimensions}; the embeddings of {name} have {size}")
-    embeddings, tokens = await answer_in_time(request, model.embed(texts, normalize=True))
+    embeddings, tokens = await answer_in_time(request, model.embed(texts, True, asked.dimensions))
     written: list[Any]
     if asked.encoding_format == "base64":
         written = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]

@@ -15,6 +15,7 @@ from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.metrics import Metrics
 from multitask.models.model_folder import DESCRIPTION, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
+from multitask.models.pooling import check_dimensions
 from multitask.models.predictions import Prediction, Sentence, columns_of, interpret
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
@@ -35,6 +36,7 @@ class ServedModel:
     """A model in eval mode, and its queue."""
 
     def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
+        self.name = name
         self.model = model
         self.batcher = Batcher(model, limits.queue, metrics)
         metrics.waiting.labels(name).set_function(lambda: self.batcher.waiting)
@@ -60,12 +62,18 @@ class ServedModel:
             raise RuntimeError(f"the model's outputs for {name} are not finite")
         return interpret(task, estimates)
 
-    async def embed(self, texts: Sequence[str], normalize: bool) -> tuple[NDArray[np.float32], int]:
-        """Embeddings, [texts, hidden], and the number of tokens. Raises QueueFull if too many texts wait."""
+    async def embed(
+        self, texts: Sequence[str], normalize: bool, dimensions: int | None = None
+    ) -> tuple[NDArray[np.float32], int]:
+        """Embeddings, [texts, hidden or dimensions], and the number of tokens.
+
+        Raises QueueFull if too many texts wait, and InputError for more dimensions than the model has.
+        """
+        check_dimensions(dimensions, self.model.encoder.config.hidden_size, self.name)
 
         def finish(embeddings: Tensor, tokens: int) -> tuple[NDArray[np.float32], int]:
-            scaled = torch.nn.functional.normalize(embeddings) if normalize else embeddings
-            found = scaled.cpu().numpy()
+            kept = embeddings[:, :dimensions]
+            found = (torch.nn.functional.normalize(kept) if normalize else kept).cpu().numpy()
             if not np.isfinite(found).all():
                 raise RuntimeError("the model's embeddings are not finite")
             return found, tokens

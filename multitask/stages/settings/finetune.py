@@ -10,11 +10,11 @@ from minbert.settings import Count, settings
 from multitask.models.config import HeadsConfig
 from multitask.schedulers.config import ScheduledTraining
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig, RegularisationConfig
+from multitask.training.config import MatryoshkaConfig, OptimizerConfig, RegularisationConfig
 
 
 @settings
-class FinetuneConfig(ScheduledTraining):
+class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Multi-task or single-task fine-tuning (report, section 4.2).
 
     The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT` has the

@@ -8,14 +8,20 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, settings
 from multitask.stages.registry import Stage, register
-from multitask.training.config import ContrastiveConfig, MaskingConfig, OptimizerConfig, SentencesConfig
+from multitask.training.config import (
+    ContrastiveConfig,
+    MaskingConfig,
+    MatryoshkaConfig,
+    OptimizerConfig,
+    SentencesConfig,
+)
 
 HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
 
 
 @settings
-class PretrainConfig(ContrastiveConfig, SentencesConfig):
+class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Contrastive pre-training."""
 
     sources: tuple[str, ...] = ("unlabelled",)

@@ -13,6 +13,7 @@ from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.embedding_suite_pages import suite_text
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.training_overlap import ScoresWithOverlap
@@ -69,6 +70,24 @@ def test_every_task_has_the_score_that_scipy_gives_and_embeds_a_sentence_once(fo
     assert (result.missing, result.unknown) == ({}, ())
     assert sorted(encoder.asked) == sorted(texts)
     assert result.sentences == len(texts)
+
+
+def test_each_size_has_the_scores_of_truncated_embeddings_from_one_pass(folder):
+    encoder, cut = BagOfWords(), BagOfWords()
+    cut.word = lambda text: BagOfWords().word(text)[:7]
+    known = KnownEncoder(encoder, "bag", {}, TrainedOn())
+    result = evaluate_suites(["sts"], known, folder, dimensions=[24, 7])["sts"]
+    whole, part = evaluate("sts", folder), evaluate("sts", folder, encoder=cut)
+    assert result.tasks == whole.tasks
+    assert list(result.dimensions) == [7]  # 24 are all
+    for name, task in part.tasks.items():
+        assert result.main(result.dimensions[7].tasks[name].scores) == pytest.approx(part.main(task.scores), abs=1e-9)
+    assert len(encoder.asked) == result.sentences + 1
+    assert result.as_json()["dimensions"][7]["average"] == pytest.approx(part.average(), abs=1e-9)
+    table = suite_text(result)
+    assert table.index("bag  ") < table.index("bag, 7 dimensions")
+    with pytest.raises(InputError, match="dimensions is 25; the embeddings of bag have 24"):
+        evaluate_suites(["sts"], known, folder, dimensions=[25])
 
 
 def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):

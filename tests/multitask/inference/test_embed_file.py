@@ -19,15 +19,15 @@ def encoder(tiny_encoder):
     return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
 
 
-@pytest.mark.parametrize(("block", "normalize"), [(1, False), (2, True), (5, False), (100, True)])
-def test_embeddings_equal_those_of_all_sentences(encoder, tmp_path, monkeypatch, block, normalize):
+@pytest.mark.parametrize(("block", "normalize", "size"), [(1, False, 32), (2, True, 9), (5, False, 9), (100, True, 32)])
+def test_embeddings_equal_those_of_all_sentences(encoder, tmp_path, monkeypatch, block, normalize, size):
     monkeypatch.setattr(module, "SENTENCES_PER_BLOCK", block)
     (tmp_path / "t.txt").write_text("\n" + "\n".join(SENTENCES) + "\n\n")
-    shape = embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, normalize)
+    shape = embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, normalize, dimensions=size)
     found = np.load(tmp_path / "e.npy")
-    assert found.shape == shape == (len(SENTENCES), 32)
+    assert found.shape == shape == (len(SENTENCES), size)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=normalize), atol=1e-6)
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=normalize, dimensions=size), atol=1e-6)
 
 
 def test_a_column_of_a_table(encoder, tmp_path):
@@ -54,13 +54,16 @@ def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 1e-2)])
-def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, error):
+@pytest.mark.parametrize(
+    ("dtype", "size", "error"), [("float32", 9, 1e-6), ("float16", 32, 1e-3), ("int8", 32, 1e-2), ("int8", 9, 1e-2)]
+)
+def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, size, error):
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
-    embed_file(encoder, tmp_path / "t.txt", tmp_path / "of" / "e.npy", None, True, dtype)
-    moved = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-{dtype}")
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "of" / "e.npy", None, True, dtype, size)
+    moved = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-moved")
     index = Index.open(moved / "of" / "e.npy", encoder)
-    expected = encoder.encode(SENTENCES, normalize=True)
+    expected = encoder.encode(SENTENCES, normalize=True, dimensions=index.dimensions)
+    assert index.vectors.shape == (len(SENTENCES), size)
     assert index.vectors.dtype == dtype
     np.testing.assert_allclose(index.floats(np.array([3, 0])), expected[[3, 0]], atol=error)
     assert index.texts_of([4, 1]) == {1: SENTENCES[1], 4: SENTENCES[4]}

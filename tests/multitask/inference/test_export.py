@@ -107,6 +107,24 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
+def test_first_numbers_are_those_that_sentence_transformers_keeps(encoder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    export_sentence_transformers(encoder, tmp_path / "out", "# A card\n", False, NOTHING)
+    settings = tmp_path / "out" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"truncate_dim": 8}))
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    cut = encoder.encode(SENTENCES)[:, :8]
+    np.testing.assert_allclose(theirs.encode(SENTENCES), cut, atol=1e-5)
+    unit = encoder.encode(SENTENCES, normalize=True, dimensions=8)
+    np.testing.assert_allclose(theirs.encode(SENTENCES, normalize_embeddings=True), unit, atol=1e-5)
+    back = load_encoder(tmp_path / "out", **EXACT)  # with sentence-transformers, as the folder cuts embeddings
+    np.testing.assert_allclose(back.encode(SENTENCES), cut, atol=1e-5)
+    np.testing.assert_allclose(back.encode(SENTENCES, dimensions=3), cut[:, :3], atol=1e-5)
+    with pytest.raises(InputError, match="dimensions is 33; the embeddings of"):
+        back.encode(SENTENCES, dimensions=33)
+
+
 def embeddings_of_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
     """Embeddings as a user without this project computes them: tokenizers, ONNX Runtime, the folder's settings."""
     from onnxruntime import InferenceSession

@@ -24,9 +24,9 @@ class Stub:
 
     name, identity = "stub", "0"
 
-    def encode(self, texts, normalize=False):
+    def encode(self, texts, normalize=False, dimensions=None):
         drawn = [np.random.default_rng([*sha256(key(text).encode()).digest()]).normal(size=16) for text in texts]
-        found = np.array(drawn, np.float32)
+        found = np.array(drawn, np.float32)[:, :dimensions]
         return found / np.linalg.norm(found, axis=1, keepdims=True) if normalize else found
 
 

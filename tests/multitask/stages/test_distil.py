@@ -145,10 +145,10 @@ def test_a_linear_layer_translates_between_widths(problem, one_layer, tmp_path, 
 
 
 def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
-    student = run_stage(
-        distil, replace(CONFIG, teaching=TeachingConfig(gold_share=1.0)), start=[tiny_encoder, tuned.folder]
-    )
-    fields = {name: getattr(CONFIG, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}
+    config = replace(CONFIG, matryoshka=(32, 8), teaching=TeachingConfig(gold_share=1.0))
+    student = run_stage(distil, config, start=[tiny_encoder, tuned.folder])
+    names = ("tasks", "epochs", "pooling", "heads", "optimizer", "matryoshka")
+    fields = {name: getattr(config, name) for name in names}
     alone = run_stage(finetune, FinetuneConfig(**fields))
     assert weights(student) == weights(alone)
 

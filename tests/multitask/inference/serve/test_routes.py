@@ -80,8 +80,11 @@ def test_openais_shape(client, encoder):
     decoded = [np.frombuffer(base64.b64decode(row["embedding"]), "<f4") for row in packed["data"]]
     np.testing.assert_allclose(decoded, expected, rtol=0, atol=1e-5)
     np.testing.assert_allclose([row["embedding"] for row in plain["data"]], expected, rtol=0, atol=1e-5)
-    single = client.post("/v1/embeddings", json={"input": TEXTS[0], "model": "tiny", "dimensions": 32}).json()
-    np.testing.assert_allclose(single["data"][0]["embedding"], expected[0], rtol=0, atol=1e-5)
+    single = client.post("/v1/embeddings", json={"input": TEXTS[0], "model": "tiny", "dimensions": 8}).json()
+    short = expected[0, :8] / np.linalg.norm(expected[0, :8])
+    np.testing.assert_allclose(single["data"][0]["embedding"], short, rtol=0, atol=1e-5)
+    raw = client.post("/v1/embed", json={"texts": TEXTS, "dimensions": 8}).json()
+    np.testing.assert_allclose(raw["embeddings"], encoder.encode(TEXTS)[:, :8], rtol=0, atol=1e-5)
 
 
 def test_tasks_are_described(client):
@@ -114,7 +117,13 @@ POST = [
     ("/v1/predict", {"texts": ["a" * 1500] * 14}, 413, "20,000 bytes"),
     ("/v1/similarity", {"first": ["a"] * 21, "second": ["b"] * 20}, 422, "more than 40 texts"),
     ("/v1/embeddings", {"input": [[1, 2]], "model": "tiny"}, 422, "input.0"),
-    ("/v1/embeddings", {"input": "a", "model": "tiny", "dimensions": 8}, 422, "dimensions is 8; the embeddings"),
+    (
+        "/v1/embeddings",
+        {"input": "a", "model": "tiny", "dimensions": 33},
+        422,
+        "dimensions is 33; the embeddings of tiny",
+    ),
+    ("/v1/embed", {"texts": ["a"], "dimensions": 0}, 422, "dimensions is 0; the embeddings of tiny have 32"),
 ]
 
 
