@@ -70,7 +70,12 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_enc
     assert pairs is not None
     embedder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
     first, second = (embedder.encode(list(column), normalize=True).astype(float) for column in pairs.sentences)
-    assert found["scores"]["similarity"] == pytest.approx(pearsonr((first * second).sum(1), pairs.labels)[0], abs=1e-5)
+    cosines = (first * second).sum(1)
+    rounding = (
+        16 * np.finfo(np.float32).eps
+    )  # of a cosine, as batches differ; a correlation moves by twice that, in deviations
+    expected = pytest.approx(pearsonr(cosines, pairs.labels)[0], abs=2 * rounding / cosines.std())
+    assert found["scores"]["similarity"] == expected
     assert found["overlap"]["similarity"]["rows_seen"] == 0
 
 
