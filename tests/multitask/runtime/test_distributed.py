@@ -94,4 +94,4 @@ def test_other_commands_are_refused_under_torchrun(
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
     assert main(["data", "check", "data/sample"]) == 2
-    assert "torchrun is for finetune, fuse, mlm and pretrain" in capsys.readouterr().err
+    assert "torchrun is for distil, finetune, fuse, mlm and pretrain" in capsys.readouterr().err
