@@ -6,8 +6,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import pandas
-
 from minbert.errors import InputError
 from minbert.files import read_toml, write_text
 from minbert.settings import read_as
@@ -15,7 +13,7 @@ from multitask.cli.commands import Tune
 from multitask.cli.options import Option, build, named_as_given
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.evaluation.markup import markdown_table
+from multitask.evaluation.markup import markdown_cell, markdown_table
 from multitask.runs.artefact import Weights, locate_model
 from multitask.stages.search_space import Choices, Chosen, Range, Space
 from multitask.tasks.declarations import chosen_tasks
@@ -34,35 +32,30 @@ def tune(options: Tune) -> None:
     defaults = {option.name: option.default for option in declared}
     here = {name: getattr(options, name) for name in ("start", "revision", "data", "tasks_file", "seed")}
 
-    def settings(chosen: Chosen) -> Any:
-        """Everything that finetune takes; errors name what the space gives."""
+    def settings(chosen: Chosen) -> tuple[Weights, Any]:
+        """Start weights and configuration; errors name what the space gives."""
         values = {**fixed, **chosen}
         changed = {option.name: option.read(values[option.name]) for option in settable if option.name in values}
         try:
-            return build(command.options, declared, defaults | here | changed)
+            found = build(command.options, declared, defaults | here | changed)
         except InputError as error:
             labels = {name: f"{options.space}: {name}" for name in given}
             raise InputError(named_as_given(str(error), settable, labels)) from None
-
-    def of_run(chosen: Chosen) -> tuple[Weights, Any]:
-        found = settings(chosen)
         return Weights(found.start, found.revision), found.config
 
     data = options.tasks_file or options.data
     check_values(space, settings, options.space, data)
-    usual = {name: json.loads(json.dumps((defaults | here)[name], default=str)) for name in space}
-    first = {name: value for name, value in usual.items() if value in space[name]}
-    kind = resolve_name("multitask.stages.tune:Search")
-    search = kind(space, of_run, first, data, options.held_out, options.seed, options.options)
+    usual = json.loads(json.dumps({name: (defaults | here)[name] for name in space}, default=str))
+    stage: Any = resolve_name("multitask.stages.tune")  # needs the extra
+    search = stage.Search(space, settings, usual, data, options.held_out, options.seed, options.options)
     with search.study(options.space.stem) as (folder, study):
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)
-        best = search.best(study)
+        best, table = stage.best(study), stage.table(study)
         file = folder / "best.toml"
         write_settings(file, "multitask finetune", {**here, **fixed, **best}, defaults)
-        table = search.table(study)
         write_text(folder / "trials.csv", table.to_csv(index=False))
         runs = search.train(best, options.seeds)
-        parts = [table, search.importances(study), search.saved(study), search.dev_scores(runs)]
+        parts = [table, stage.importances(study), stage.saved(study), stage.dev_scores(runs)]
         report = "\n".join(markdown_table(part.map(shown)) for part in parts if len(part))
         write_text(folder / "report.md", report)
     print(report, folder / "report.md", file, runs[options.seed].folder, sep="\n")
@@ -72,12 +65,14 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
     """What is searched, and the fixed settings, from the values of a file. Raises InputError if nothing is searched."""
     space: dict[str, Range | Choices] = {}
     fixed: dict[str, Any] = {}
-    for option in options:
-        if option.name not in values:
-            continue
+    for option in [option for option in options if option.name in values]:
         value, place = values[option.name], f"{path}: {option.name}"
         if isinstance(value, dict):
-            space[option.name] = _range(option, value, place)
+            if option.kind not in (int, float):
+                raise InputError(f"{place}: a range is for numbers; expected a list of choices")
+            found: Range = read_as(Range, json.dumps(value, default=str), place)
+            whole = option.kind is int
+            space[option.name] = found if whole else Range(float(found.low), float(found.high), found.log)
         elif isinstance(value, list) and (not option.several or any(isinstance(item, list) for item in value)):
             if not value:
                 raise InputError(f"{place} is an empty list; expected at least one choice")
@@ -89,28 +84,21 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
     return space, fixed
 
 
-def _range(option: Option, value: Mapping[str, Any], place: str) -> Range:
-    if option.kind not in (int, float):
-        raise InputError(f"{place}: a range is for numbers; expected a list of choices")
-    found: Range = read_as(Range, json.dumps(value, default=str), place)
-    return found if option.kind is int else Range(float(found.low), float(found.high), found.log)
-
-
 def check_values(space: Space, settings: Callable[[Chosen], Any], path: Path, data: Path) -> None:
     """Raise InputError for a value that is illegal or names what is not there. Values may exclude one another."""
     first = {name: values.values[0] for name, values in space.items()}
-    for name, values in space.items():
-        for value in values.values:
-            try:
-                found = settings(first | {name: value})
-            except InputError as error:
-                if str(error).startswith(f"{path}: "):
-                    raise
-                continue
-            locate_model(found.start, found.revision)
-            chosen_tasks(data, found.config.tasks)
+    for chosen in [first | {name: value} for name, values in space.items() for value in values.values]:
+        try:
+            start, config = settings(chosen)
+        except InputError as error:
+            if str(error).startswith(f"{path}: "):
+                raise
+            continue
+        locate_model(start.name, start.revision)
+        chosen_tasks(data, config.tasks)
 
 
 def shown(value: Any) -> str:
     """A cell of a table."""
-    return "-" if pandas.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "-" if text in ("nan", "None") else markdown_cell(text)

@@ -28,12 +28,9 @@ class Range:
         """Both ends."""
         return self.low, self.high
 
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and self.low <= value <= self.high
-
     def stored(self, value: Any) -> Any:
-        """A value as Optuna stores it."""
-        return value
+        """A value as Optuna stores it; None if it is not in the range."""
+        return value if isinstance(value, int | float) and self.low <= value <= self.high else None
 
     def suggest(self, trial: Any, name: str) -> Any:
         """The value of one of Optuna's trials."""
@@ -43,16 +40,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """Listed values, as JSON types."""
+    """Listed values, as JSON types. Optuna, which takes no lists, stores them as texts."""
 
     values: tuple[Any, ...]
 
-    def __contains__(self, value: object) -> bool:
-        return value in self.values
-
-    def stored(self, value: Any) -> str:
-        """A value as Optuna stores it, which takes no lists."""
-        return json.dumps(value)
+    def stored(self, value: Any) -> str | None:
+        """A value as Optuna stores it; None if it is not listed."""
+        return next((json.dumps(listed) for listed in self.values if listed == value), None)
 
     def suggest(self, trial: Any, name: str) -> Any:
         """The value of one of Optuna's trials."""
@@ -62,3 +56,8 @@ class Choices:
 Space = Mapping[str, Range | Choices]
 Chosen = Mapping[str, Any]
 """A value of each option that is searched, by the options' names."""
+
+
+def chosen_by(trial: Any) -> dict[str, Any]:
+    """What one of Optuna's trials has tried."""
+    return {name: json.loads(value) if isinstance(value, str) else value for name, value in trial.params.items()}

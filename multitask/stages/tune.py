@@ -30,7 +30,7 @@ from multitask.runtime.errors import Stopped, TrainingError
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.stages.run_stage import identity_of, key_of, prepare_process, run_stage
-from multitask.stages.search_space import Chosen, Space
+from multitask.stages.search_space import Chosen, Space, chosen_by
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 
 logger = logging.getLogger("multitask")
@@ -41,29 +41,19 @@ REPEATS = 10
 """The search ends if so many trials in a row repeat earlier settings."""
 FEWEST = 4
 """Complete trials that importances need."""
-ENDED = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched.
-
-    Args:
-        space: what each option is chosen from.
-        settings: start weights and configuration from a choice; raises InputError if its values exclude one another.
-        defaults: the first trial's values of the options whose defaults are in the space.
-        data: a tasks file, or the folder of the data.
-        held_out: share of the training rows that trials are scored on.
-        seed: of the sampler.
-        options: where and how trials run.
-    """
+    """What is searched."""
 
     space: Space
-    settings: Callable[[Chosen], tuple[Weights, FinetuneConfig]]
-    defaults: Chosen
-    data: Path
-    held_out: float
-    seed: int
+    settings: Callable[[Chosen], tuple[Weights, FinetuneConfig]]  # raises InputError if values exclude one another
+    defaults: Chosen  # the first trial has those that the space allows
+    data: Path  # a tasks file, or the folder of the data
+    held_out: float  # share of the training rows that trials are scored on
+    seed: int  # of the sampler
     options: RunOptions
 
     def trial_of(self, chosen: Chosen) -> tuple[Weights, FinetuneConfig, RunKey]:
@@ -92,7 +82,8 @@ class Search:
                 study_name="tune", storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
             )
             if not study.trials:
-                study.enqueue_trial({name: self.space[name].stored(value) for name, value in self.defaults.items()})
+                stored = {option: self.space[option].stored(value) for option, value in self.defaults.items()}
+                study.enqueue_trial({option: value for option, value in stored.items() if value is not None})
             try:
                 yield folder, study
             except InputError:
@@ -138,36 +129,27 @@ class Search:
     def _score(self, trial: Trial, chosen: Chosen, deadline: float) -> float:
         """The best held-out score of a trial's run. Raises TrainingError if it is undefined."""
         start, config, key = self.trial_of(chosen)
-        trial.set_user_attr("planned", config.epochs)
+        trial.set_user_attr("epochs", config.epochs)
+        scores = trial.study.trials[trial.number].intermediate_values  # reported before the search was stopped
 
         def enough(_step: int, line: dict[str, Any]) -> bool:
-            _report(trial, line)
-            return line["epoch"] < config.epochs and (trial.should_prune() or time.monotonic() > deadline)
+            epoch = line["epoch"]
+            if epoch not in scores:
+                scores[epoch] = next(iter(line["scores"].values()), math.nan)
+                trial.report(scores[epoch], epoch)
+            return epoch < config.epochs and (trial.should_prune() or time.monotonic() > deadline)
 
         run = Artefact.find(self.options.runs, key)
-        if run is not None and not run.done and (run.folder / "metrics.jsonl").is_file():
-            for line in run.history():  # of a trial that was stopped, or of one with the same settings
-                if enough(line["step"], line):
-                    raise Stopped
+        # A trial that was stopped goes on; one that repeats a pruned one is pruned.
+        before = run.history() if run and not run.done and (run.folder / "metrics.jsonl").is_file() else []
+        if any(enough(line["step"], line) for line in before):
+            raise Stopped
         run = run_stage(STAGE, start, self.data, config, replace(self.options, keep=False), enough)
         for line in run.history():
-            _report(trial, line)
-        if not (scores := [score for line in run.history() if not math.isnan(score := _score(line))]):
+            enough(line["step"], line)
+        if not (defined := [score for score in scores.values() if not math.isnan(score)]):
             raise TrainingError("all held-out scores are undefined")
-        return max(scores)
-
-    def best(self, study: "optuna.Study") -> Chosen:
-        """The choice of the best complete trial. Raises InputError if there is none."""
-        complete = study.get_trials(states=(TrialState.COMPLETE,))
-        if not complete:
-            raise InputError("no trial is complete; the same command with a larger --budget goes on from here")
-        return self.choice(max(complete, key=lambda trial: (trial.value, -trial.number)))
-
-    def choice(self, trial: FrozenTrial) -> Chosen:
-        """The values that a trial has tried."""
-        return {
-            name: values.suggest(optuna.trial.FixedTrial(trial.params), name) for name, values in self.space.items()
-        }
+        return max(defined)
 
     def train(self, chosen: Chosen, seeds: int) -> dict[int, Artefact]:
         """Train a choice on all training rows; the runs by seed."""
@@ -175,72 +157,65 @@ class Search:
         configs = [replace(config, seed=config.seed + number) for number in range(seeds)]
         return {config.seed: run_stage(STAGE, start, self.data, config, self.options) for config in configs}
 
-    def table(self, study: "optuna.Study") -> pandas.DataFrame:
-        """All trials with their settings; the score of a pruned one is its last."""
-        return pandas.DataFrame(
-            {
-                "trial": trial.number,
-                **self.choice(trial),
-                "held-out score": trial.value,
-                "epochs run": len(trial.intermediate_values),
-                "of": trial.user_attrs.get("planned"),
-                "state": "failed" if "failed" in trial.user_attrs else ENDED.get(trial.state, "unfinished"),
-                "seconds": round(_seconds(trial), 1),
-            }
-            for trial in study.trials
-            if trial.params.keys() >= self.space.keys()  # otherwise it was stopped before it began
-        )
 
-    def importances(self, study: "optuna.Study") -> pandas.DataFrame:
-        """The share of the scores' variance that each option explains (fANOVA, Hutter et al. 2014), if it is known."""
-        scores = [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))]
-        found: dict[str, float] = {}
-        if len(scores) >= FEWEST and len(set(scores)) > 1:
-            with suppress(RuntimeError):  # no tree of the forest has any variance
-                found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-        return pandas.DataFrame({"setting": list(found), "importance": list(found.values())})
+def best(study: "optuna.Study") -> Chosen:
+    """The choice of the best complete trial. Raises InputError if there is none."""
+    if not study.get_trials(states=(TrialState.COMPLETE,)):
+        raise InputError("no trial is complete; the same command with a larger --budget goes on from here")
+    return chosen_by(study.best_trial)
 
-    def saved(self, study: "optuna.Study") -> pandas.DataFrame:
-        """What trials took, and what pruning saved if the epochs that did not run take as long as those that did."""
-        pruned = [t for t in study.get_trials(states=(TrialState.PRUNED,)) if "failed" not in t.user_attrs]
-        left = [trial.user_attrs["planned"] / len(trial.intermediate_values) - 1 for trial in pruned]
-        saved = sum(share * _seconds(trial) for share, trial in zip(left, pruned, strict=True))
-        took = sum(map(_seconds, study.trials))
-        columns = ("trials", "pruned", "minutes", "minutes saved by pruning")
-        return pandas.DataFrame([(len(study.trials), len(pruned), took / 60, saved / 60)], columns=columns)
 
-    def dev_scores(self, runs: Mapping[int, Artefact]) -> pandas.DataFrame:
-        """Dev scores of the winner's leading models by seed, their means and standard deviations."""
-        found = []
-        for run in runs.values():
-            leading = next(iter(run.kept_models().values())).name
-            found.append(next(line["scores"] for line in run.history() if leading == f"step-{line['step']:07d}"))
-        scores = pandas.DataFrame(found, index=[*runs])
-        return pandas.concat([scores, scores.agg(["mean", "std"])]).rename_axis("dev, seed").reset_index()
+def table(study: "optuna.Study") -> pandas.DataFrame:
+    """All trials with their settings; the score of a pruned one is its last."""
+    return pandas.DataFrame(
+        {
+            "trial": trial.number,
+            **chosen_by(trial),
+            "held-out score": trial.value,
+            "state": trial.state.name.lower(),
+            "epochs run": len(trial.intermediate_values),
+            **trial.user_attrs,
+        }
+        for trial in study.trials
+    )
+
+
+def importances(study: "optuna.Study") -> pandas.DataFrame:
+    """The share of the scores' variance that each option explains (fANOVA, Hutter et al. 2014), if it is known."""
+    found: dict[str, float] = {}
+    if len(study.get_trials(states=(TrialState.COMPLETE,))) >= FEWEST:
+        with suppress(RuntimeError):  # no score differs
+            found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+    return pandas.DataFrame({"setting": list(found), "importance": list(found.values())})
+
+
+def saved(study: "optuna.Study") -> pandas.DataFrame:
+    """What trials took, and what pruning saved if the epochs that did not run take as long as those that did."""
+    pruned = [t for t in study.get_trials(states=(TrialState.PRUNED,)) if "failed" not in t.user_attrs]
+    left = sum(_seconds(t) * (t.user_attrs["epochs"] / len(t.intermediate_values) - 1) for t in pruned)
+    minutes = {"minutes": sum(map(_seconds, study.trials)) / 60, "minutes saved by pruning": left / 60}
+    return pandas.DataFrame([{"trials": len(study.trials), "pruned": len(pruned), **minutes}])
+
+
+def dev_scores(runs: Mapping[int, Artefact]) -> pandas.DataFrame:
+    """Dev scores of the winner's leading models by seed, their means and standard deviations."""
+    found = {}
+    for seed, run in runs.items():
+        leading = next(iter(run.kept_models().values())).name
+        found[seed] = next(line["scores"] for line in run.history() if leading == f"step-{line['step']:07d}")
+    scores = pandas.DataFrame.from_dict(found, orient="index")
+    return pandas.concat([scores, scores.agg(["mean", "std"])]).rename_axis("dev, seed").reset_index()
 
 
 def _ended(study: "optuna.Study") -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=tuple(ENDED))
+    return study.get_trials(deepcopy=False, states=ENDED)
 
 
 def _repeats(study: "optuna.Study") -> bool:
     """Whether the last trials have repeated earlier settings only."""
     tried = [trial.params for trial in _ended(study)]
-    new = [number for number, params in enumerate(tried) if params not in tried[:number]]
-    return len(tried) - (new[-1] if new else 0) > REPEATS
+    return len(tried) > REPEATS and all(params in tried[:-REPEATS] for params in tried[-REPEATS:])
 
 
 def _seconds(trial: FrozenTrial) -> float:
     return float(trial.user_attrs.get("seconds", 0.0))
-
-
-def _report(trial: Trial, line: dict[str, Any]) -> None:
-    """Report an evaluation's score, unless it was reported before the search was stopped."""
-    known = trial.study.trials[trial.number].intermediate_values
-    if line["epoch"] not in known:
-        trial.report(_score(line), line["epoch"])
-
-
-def _score(line: Mapping[str, Any]) -> float:
-    """The score of an evaluation that models are selected on, from its line of metrics.jsonl."""
-    return float(next(iter(line["scores"].values()), math.nan))

@@ -56,7 +56,7 @@ def table(search: Search, *calls: tuple[int | None, float | None]) -> list[dict[
         with search.study("test") as (_, study):
             took = sum(trial.user_attrs.get("seconds", 0.0) for trial in study.trials)
             search.run(study, trials, None if seconds is None else took + seconds)
-    return search.table(study).drop(columns="seconds").to_dict("records")
+    return tune.table(study).drop(columns="seconds").to_dict("records")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_trial_without_time_stops_at_an_evaluation_and_goes_on(search, monkeyp
     space = {"learning_rate": Choices((1e-3,))}
     expected = table(search("whole", space), (1, None))
     cut = search("cut", space)
-    assert [(t["epochs run"], t["state"]) for t in table(cut, (None, 0.01))] == [(1, "unfinished")]
+    assert [(t["epochs run"], t["state"]) for t in table(cut, (None, 0.01))] == [(1, "running")]
     steps = []
     backward = Finetuning.backward
     monkeypatch.setattr(Finetuning, "backward", lambda *args: steps.append(args) or backward(*args))
@@ -122,8 +122,8 @@ def test_pruned_trials_can_be_resumed_and_collected(search, scripted, one_layer,
         finetune(start, data, config, replace(found.options, runs=found.options.runs / "new"))
     )
     with found.study("test") as (_, study):
-        assert found.best(study) == {"learning_rate": best}
-        assert found.saved(study).iloc[0]["pruned"] == sum(trial["state"] == "pruned" for trial in trials)
+        assert tune.best(study) == {"learning_rate": best}
+        assert tune.saved(study).iloc[0]["pruned"] == sum(trial["state"] == "pruned" for trial in trials)
 
 
 def test_a_search_ends_when_only_settings_are_repeated(search, scripted):
@@ -131,6 +131,15 @@ def test_a_search_ends_when_only_settings_are_repeated(search, scripted):
     trials = table(found, (None, None))
     assert len(trials) <= 2 * tune.REPEATS + 2
     assert len(list(found.options.runs.glob("finetune-*"))) == 2
+
+
+def test_a_search_goes_on_after_values_that_are_refused(search, scripted):
+    space = {"learning_rate": Choices((1e-3,)), "epochs": Choices((1, 0))}
+    trials = table(search("runs", space, epochs=1), (6, None))
+    assert len(trials) == 6
+    assert {trial["epochs"] for trial in trials} == {0, 1}
+    for trial in trials:
+        assert (trial["epochs"] == 0) == (trial["state"] == "pruned") == ("at least 1" in str(trial["failed"]))
 
 
 def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
@@ -154,7 +163,9 @@ def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
 SPACE_FILE = """
 learning_rate = { low = 1e-4, high = 1e-2, log = true }
 epochs = [1, 2]
-tasks = ["sentiment", "similarity"]
+tasks = [["sentiment", "similarity"]]
+batch_size = 16
+clip = [1, 2]
 [heads]
 dropout = [0.1, 0.3]
 """
