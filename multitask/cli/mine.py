@@ -2,8 +2,6 @@
 
 from itertools import islice
 
-import numpy as np
-
 from minbert.errors import InputError
 from multitask.cli.commands import Mine
 from multitask.data.write_tables import check_output, table_writer
@@ -20,12 +18,13 @@ def mine(options: Mine) -> None:
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     columns, count = COLUMNS[options.format], 0
     with index_of(encoder, pairs, options.corpus, options.column, options.output) as corpus:
-        anchors, negatives = negatives_of(encoder, pairs, corpus, options)
-        if not len(anchors):
+        negatives = negatives_of(encoder, pairs, corpus, options)
+        having = sum(map(bool, negatives.values()))
+        if not having:
             raise InputError("no text may be a negative; widen --ranks, or change --margin and --relative-margin")
-        rows = mined_rows(pairs, anchors, negatives, corpus, options.format)
+        rows = mined_rows(pairs, negatives, corpus, options.format)
         with table_writer(options.output, columns) as write:
             while block := list(islice(rows, ROWS_PER_BLOCK)):
                 write([dict(zip(columns, row, strict=True)) for row in block])
                 count += len(block)
-    print(f"{options.output}: {count} rows; {len(np.unique(anchors))} of {len(pairs.firsts)} anchors have negatives")
+    print(f"{options.output}: {count} rows; {having} of {len(negatives)} anchors have negatives")

@@ -14,7 +14,7 @@ def search(options: Search) -> None:
     queries = list(sentences(options.queries, options.column))
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
-    found = index.search(encoder.encode(queries, dimensions=index.dimensions), options.top, options.rescore)
+    found = index.search(encoder.encode(queries, dimensions=index.vectors.shape[1]), options.top, options.rescore)
     texts = index.texts_of(set(found.indices.ravel().tolist()))
     with table_writer(options.output, COLUMNS, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):

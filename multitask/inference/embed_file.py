@@ -5,7 +5,7 @@ Next to FILE.npy, FILE.npy.json says which model and text they are of (`Record`)
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -106,9 +106,10 @@ def record_of(path: Path) -> Path:
 class Index(NamedTuple):
     """Embeddings of a text file on disk."""
 
-    vectors: NDArray[np.generic]  # [sentences, hidden], memory-mapped
-    record: Record
+    vectors: NDArray[Any]  # [sentences, hidden], memory-mapped
+    scales: NDArray[np.float32] | None  # [hidden] of int8
     text: Path | None
+    column: str | None
 
     @classmethod
     def open(cls, path: Path, encoder: Embedder) -> "Index":
@@ -132,43 +133,34 @@ class Index(NamedTuple):
         text = None if record.text is None else path.resolve().parent / record.text
         if text is not None and sha256_of_file(text) != record.text_sha256:
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
-        return cls(vectors, record, text)
+        scales = np.array(record.scales, np.float32) if record.scales else None
+        return cls(vectors, scales, text, record.column)
 
     def search(
         self, queries: NDArray[np.float32], top_k: int, rescore: int = 4, among: Rows | None = None
     ) -> Neighbours:
         """The nearest rows, as `search` finds them; of int8 as `search_codes` does."""
-        if self.record.dtype == "int8":
-            return search_codes(queries, self.vectors, self._scales, top_k, rescore, among)  # type: ignore[arg-type]
-        return search(queries, self.vectors, top_k, among=among)  # type: ignore[arg-type]
+        if self.scales is None:
+            return search(queries, self.vectors, top_k, among=among)
+        return search_codes(queries, self.vectors, self.scales, top_k, rescore, among)
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Embeddings of some rows, [rows, hidden] fp32."""
         found = self.vectors[rows].astype(np.float32)
-        return found * self._scales if self.record.dtype == "int8" else found
-
-    @property
-    def dimensions(self) -> int:
-        """Numbers of each embedding; queries must have as many."""
-        return self.vectors.shape[1]
-
-    @property
-    def _scales(self) -> NDArray[np.float32]:
-        return np.array(self.record.scales, np.float32)
+        return found if self.scales is None else found * self.scales
 
     def texts(self) -> Iterator[str]:
         """The sentences of all rows. Raises InputError if they were read from standard input."""
         if self.text is None:
             raise InputError("the embeddings are of standard input, which is gone; embed a file")
-        return sentences(self.text, self.record.column, again=True)
+        return sentences(self.text, self.column, again=True)
 
-    def texts_of(self, rows: Collection[int]) -> dict[int, str]:
+    def texts_of(self, rows: Set[int]) -> dict[int, str]:
         """The sentences of some rows."""
-        wanted = frozenset(rows)
-        return {row: text for row, text in enumerate(self.texts()) if row in wanted}
+        return {row: text for row, text in enumerate(self.texts()) if row in rows}
 
 
-def _mapped(path: Path) -> NDArray[np.generic]:
+def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, TypeError) as error:  # a damaged header, fewer bytes than it says
@@ -182,15 +174,11 @@ def _write_header(file: BinaryIO, count: int, width: int, dtype: Dtype) -> None:
 
 def sentences(source: Path, column: str | None, again: bool = False) -> Iterator[str]:
     """The sentences of a file; logs how many blank lines of a text file were skipped unless it is read `again`."""
-    if column is not None:
-        for (text,) in text_columns(source, [column]):
-            yield text
-        return
-    if suffixes(source)[0] not in ("", ".txt"):
+    if column is None and suffixes(source)[0] not in ("", ".txt"):
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     blank = 0
-    for (text,) in text_columns(source, ["text"], form=".txt"):
-        if text:
+    for (text,) in text_columns(source, [column or "text"], form="" if column else ".txt"):
+        if text or column:
             yield text
         else:
             blank += 1

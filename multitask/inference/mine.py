@@ -4,21 +4,24 @@ Source of ranks and margins: NV-Retriever (arXiv 2407.15831, section 3.1). Optio
 `mine_hard_negatives` of sentence-transformers, except that ranks count before margins, not after them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cosine_similarity
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import texts_of
+from multitask.data.contamination import hash_sentences
 from multitask.data.problems import LOGGER, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
@@ -34,37 +37,8 @@ ANCHORS_PER_BLOCK = 4096
 SOURCES = ("quora", *PAIRED)
 COLUMNS = {"triplets": TRIPLETS.columns, "pairs": (*PAIRS.columns, "label")}
 
-Near = Callable[[NDArray[np.float32], int], Neighbours]
-
-
-class Pairs(NamedTuple):
-    """Pairs of sentences with the same meaning. Anchors that are equal but for case, space and marks are one."""
-
-    anchors: Sequence[str]
-    positives: Sequence[str]
-    owners: Rows  # [pairs] the number of each pair's anchor; anchors are counted as they appear
-    firsts: Rows  # [anchors] the first pair of each anchor
-
-    @classmethod
-    def of(cls, anchors: Sequence[str], positives: Sequence[str]) -> "Pairs":
-        """Number the anchors."""
-        numbers: dict[int, int] = {}
-        owners = [numbers.setdefault(key, len(numbers)) for key in hash_sentences(anchors).tolist()]
-        return cls(anchors, positives, np.array(owners), np.unique(owners, return_index=True)[1])
-
-    def known(self, keys: Hashes, rows: Rows, count: int) -> Rows:
-        """Which texts are no negatives of which anchors: sorted numbers `anchor * count + row`.
-
-        These are the anchor itself and all sentences that it has a pair with, in either column. `keys` are the sorted
-        hashes of the corpus' distinct texts, `rows` their rows, and `count` is the number of its rows.
-        """
-        first, second = hash_sentences(self.anchors), hash_sentences(self.positives)
-        number_of = dict(zip(first.tolist(), self.owners.tolist(), strict=True))
-        reverse = np.array([number_of.get(key, -1) for key in second.tolist()])  # where the positive is an anchor, too
-        anchors, texts = np.concatenate([self.owners, self.owners, reverse]), np.concatenate([second, first, first])
-        places = np.searchsorted(keys, texts).clip(max=len(keys) - 1)
-        found = (keys[places] == texts) & (anchors >= 0)
-        return np.unique(anchors[found] * count + rows[places[found]])
+Pairs = Sequence[tuple[str, ...]]
+"""Anchors and positives: sentences with the same meaning."""
 
 
 def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
@@ -74,7 +48,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
     """
     if name in SOURCES:
         examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
-        return Pairs.of(*examples.sentences[:2])
+        return list(zip(*examples.sentences[:2], strict=True))
     if not columns:
         there = open_table(Source(name)).columns
         columns = next((known for known in (TRIPLETS.columns[:2], PAIRS.columns) if set(known) <= set(there)), ())
@@ -83,7 +57,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
     found = [row for row in text_columns(Path(name), columns) if all(map(str.strip, row))]
     if not found:
         raise InputError(f"{name}: no pair; expected at least one with two sentences")
-    return Pairs.of(*map(list, zip(*found, strict=True)))
+    return found
 
 
 @contextmanager
@@ -100,89 +74,82 @@ def index_of(encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str |
         if corpus is None:
             corpus, column = Path(folder, "sentences.jsonl"), "text"
             with table_writer(corpus, ["text"]) as write:
-                write([{"text": text} for text in dict.fromkeys((*pairs.anchors, *pairs.positives))])
+                write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
         embed_file(encoder, corpus, Path(folder, "corpus.npy"), column, normalize=True)
         yield Index.open(Path(folder, "corpus.npy"), encoder)
 
 
-def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives) -> tuple[Rows, Rows]:
-    """The negatives of all anchors: numbers of anchors, ascending, and rows of the corpus, nearest first.
+def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives) -> dict[int, list[int]]:
+    """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
-    Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative.
+    Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative. Anchors that
+    are equal but for these are one.
     """
-    keys, rows = np.unique(hash_sentences(corpus.texts()), return_index=True)
-    among, count = np.sort(rows), len(corpus.vectors)
-    if len(among) < count:
-        LOGGER.info(
-            "%d of the corpus' %d texts are duplicates, but for case, space and marks", count - len(among), count
-        )
-    known = pairs.known(keys, rows, count)
-    most_known = int(np.bincount(known // count, minlength=1).max())
+    hashes = hash_sentences(corpus.texts())
+    among = np.sort(np.unique(hashes, return_index=True)[1])
+    if duplicates := len(hashes) - len(among):
+        LOGGER.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
+    there = frozenset(hashes.tolist())
+    own: dict[int, list[int]] = defaultdict(list)  # the pairs of each anchor
+    known: dict[int, set[int]] = defaultdict(set)  # texts of the corpus that mean the same: those of pairs, either way
+    hashed = [hash_sentences(texts).tolist() for texts in zip(*pairs, strict=True)]
+    for pair, (anchor, positive) in enumerate(zip(*hashed, strict=True)):
+        own[anchor].append(pair)
+        known[anchor] |= there & {anchor, positive}
+        known[positive] |= there & {anchor}
+    most_known = max(len(known[anchor]) for anchor in own)
     near = _approximate(corpus, among) if options.approximate else partial(corpus.search, among=among)
     draw = generator(options.seed, "hard negatives")
-    anchors, negatives = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for start in tqdm(range(0, len(pairs.firsts), ANCHORS_PER_BLOCK), unit="block", disable=None):
-        texts = texts_of(pairs.anchors, pairs.firsts[start : start + ANCHORS_PER_BLOCK])
-        vectors = encoder.encode(texts, dimensions=corpus.dimensions)
+    anchors = list(own)
+    found: dict[int, list[int]] = {}
+    for start in tqdm(range(0, len(anchors), ANCHORS_PER_BLOCK), unit="block", disable=None):
+        block = anchors[start : start + ANCHORS_PER_BLOCK]
+        vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
         nearest = near(vectors, options.ranks[1] + most_known)
-        numbers = np.arange(start, start + len(vectors))[:, None]
-        usable = ~np.isin(numbers * count + nearest.indices, known)
-        usable[:, 1:] &= nearest.indices[:, 1:] != nearest.indices[:, :-1]  # a graph may find too few
-        limits = _limits(_cosines_of_positives(encoder, pairs, vectors, start), options)
-        chosen = choose(nearest.scores, usable, limits, options, draw)
-        anchors.append(np.broadcast_to(numbers, chosen.shape)[chosen])
-        negatives.append(nearest.indices[chosen])
-    return np.concatenate(anchors), np.concatenate(negatives)
+        positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
+        limits = _limits(encoder, vectors, positives, options)
+        for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
+            usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
+            usable[1:] &= rows[1:] != rows[:-1]  # a graph may find too few
+            found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
+    return found
 
 
 def choose(
     scores: NDArray[np.float32],
     usable: NDArray[np.bool_],
-    limits: NDArray[np.float64],
+    limit: float,
     options: HardNegatives,
     draw: np.random.Generator,
-) -> NDArray[np.bool_]:
-    """Which candidates are taken, [anchors, candidates].
+) -> Rows:
+    """Which of an anchor's candidates, nearest first, are taken. Those that are not usable have no rank.
 
-    Args:
-        scores: cosines of the candidates, nearest first.
-        usable: whether a candidate may be a negative; others have no rank.
-        limits: the highest cosine that a negative of each anchor may have, [anchors].
-        options: ranks, number and sampling.
-        draw: the random stream of the sampling.
+    `limit` is the highest cosine that a negative may have.
     """
-    ranks, (skipped, last) = usable.cumsum(axis=1), options.ranks
-    kept = usable & (ranks > skipped) & (ranks <= last) & (scores <= limits[:, None])
-    order = draw.random(kept.shape) if options.sampling == "random" else np.arange(kept.shape[1])
-    places = np.argsort(np.where(kept, order, np.inf), axis=1, kind="stable")[:, : options.negatives]
-    chosen = np.zeros_like(kept)
-    np.put_along_axis(chosen, places, values=True, axis=1)
-    return chosen & kept
+    ranked = np.flatnonzero(usable)[slice(*options.ranks)]
+    kept = ranked[scores[ranked] <= limit]
+    if options.sampling == "random":
+        kept = kept[draw.random(len(scores))[kept].argsort()]
+    return np.sort(kept[: options.negatives])
 
 
-def _cosines_of_positives(
-    encoder: Embedder, pairs: Pairs, vectors: NDArray[np.float32], start: int
+def _limits(
+    encoder: Embedder, anchors: NDArray[np.float32], positives: Sequence[Sequence[str]], options: HardNegatives
 ) -> NDArray[np.float64]:
-    """The lowest cosine of each anchor with its positives; `vectors` are of the anchors from `start` on."""
-    own = np.flatnonzero((pairs.owners >= start) & (pairs.owners < start + len(vectors)))
-    anchors = vectors[pairs.owners[own] - start].astype(np.float64)
-    positives = encoder.encode(texts_of(pairs.positives, own), dimensions=vectors.shape[1]).astype(np.float64)
-    lengths = np.linalg.norm(anchors, axis=1) * np.linalg.norm(positives, axis=1)
-    lowest = np.full(len(vectors), np.inf)
-    np.minimum.at(lowest, pairs.owners[own] - start, (anchors * positives).sum(axis=1) / np.maximum(lengths, 1e-12))
-    return lowest
+    """The highest cosine that a negative of each anchor may have, given the positives of each."""
+    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1])
+    counts = np.array([len(texts) for texts in positives])
+    repeated = torch.from_numpy(anchors).double().repeat_interleave(torch.from_numpy(counts), 0)
+    cosines = cosine_similarity(repeated, torch.from_numpy(vectors).double()).numpy()
+    lowest = np.minimum.reduceat(cosines, counts.cumsum() - counts)
+    absolute = lowest - (options.margin if options.margin is not None else -np.inf)
+    share = options.relative_margin  # of a negative cosine, a limit is further below
+    return np.minimum(absolute, lowest - abs(lowest) * (1 - share) if share is not None else np.inf)
 
 
-def _limits(positive: NDArray[np.float64], options: HardNegatives) -> NDArray[np.float64]:
-    """The highest cosine of a negative, given that of the positive; a share of a negative one is further below."""
-    absolute = positive - (options.margin if options.margin is not None else -np.inf)
-    share = options.relative_margin
-    return np.minimum(absolute, positive - abs(positive) * (1 - share) if share is not None else np.inf)
-
-
-def _approximate(corpus: Index, among: Rows) -> Near:
+def _approximate(corpus: Index, among: Rows) -> Callable[[NDArray[np.float32], int], Neighbours]:
     """Search in a graph (HNSW) of fp16 vectors. What it finds is ordered by the cosines of the stored embeddings."""
-    graph = resolve_name("usearch.index:Index")(ndim=corpus.dimensions, metric="cos", dtype="f16")
+    graph = resolve_name("usearch.index:Index")(ndim=corpus.vectors.shape[1], metric="cos", dtype="f16")
     for start in tqdm(range(0, len(among), SENTENCES_PER_BLOCK), unit="block", disable=None):
         rows = among[start : start + SENTENCES_PER_BLOCK]
         graph.add(rows, corpus.floats(rows))
@@ -197,19 +164,17 @@ def _approximate(corpus: Index, among: Rows) -> Near:
 
 
 def mined_rows(
-    pairs: Pairs, anchors: Rows, negatives: Rows, corpus: Index, form: Literal["triplets", "pairs"]
+    pairs: Pairs, negatives: Mapping[int, Sequence[int]], corpus: Index, form: Literal["triplets", "pairs"]
 ) -> Iterator[tuple[object, ...]]:
     """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
     the first pair of an anchor, its negatives, with labels.
     """
-    found = corpus.texts_of(set(negatives.tolist()))
-    bounds = np.searchsorted(anchors, np.arange(len(pairs.firsts) + 1))
-    for pair, owner in enumerate(pairs.owners.tolist()):
-        own = [" ".join(found[row].split()) for row in negatives[bounds[owner] : bounds[owner + 1]].tolist()]
-        anchor, positive = pairs.anchors[pair], pairs.positives[pair]
-        if form == "triplets":
-            yield from ((anchor, positive, text) for text in own)
-            continue
-        yield anchor, positive, 1
-        if pairs.firsts[owner] == pair:
-            yield from ((anchor, text, 0) for text in own)
+    found = corpus.texts_of({row for rows in negatives.values() for row in rows})
+    left = dict(negatives)
+    anchors = hash_sentences(anchor for anchor, _ in pairs).tolist()
+    for key, (anchor, positive) in zip(anchors, pairs, strict=True):
+        if form == "pairs":
+            yield anchor, positive, 1
+        for row in negatives[key] if form == "triplets" else left.pop(key, ()):
+            text = " ".join(found[row].split())
+            yield (anchor, positive, text) if form == "triplets" else (anchor, text, 0)

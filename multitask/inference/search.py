@@ -5,7 +5,7 @@ one row. Only `similarity` computes a whole matrix. The other functions compute 
 is never read whole. Every function computes on the device of its first argument, `search_codes` on the processor.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,10 +65,10 @@ def search(
     queries, corpus = _rows(queries), _rows(corpus)
     _check_sizes(queries, corpus)
 
-    def find(asked: Tensor, _: slice) -> Neighbours:
-        return _nearest(asked, corpus, top_k, chunk, among, lambda part: asked @ _unit(part).T.to(asked.device))
+    def cosines(asked: Tensor, part: Tensor) -> Tensor:
+        return asked @ _unit(part).T.to(asked.device)
 
-    return _in_parts(queries, chunk, find)
+    return _joined(_nearest(asked, corpus, top_k, chunk, among, cosines) for _, asked in _chunks(queries, chunk))
 
 
 def search_codes(
@@ -81,21 +81,21 @@ def search_codes(
     """
     queries, scale = _rows(queries), torch.as_tensor(scales)
     _check_sizes(queries, codes)
+    most = _at_least_one("top_k", top_k) * rescore
     exact = products_are_exact()
 
-    def find(asked: Tensor, _: slice) -> Neighbours:
+    def rounded(asked: Tensor) -> Tensor:
         weighted = asked.cpu() * scale
-        levels = (weighted * (LEVELS / weighted.abs().amax(dim=1, keepdim=True).clamp_min(1e-12))).round()
+        return (weighted * (LEVELS / weighted.abs().amax(dim=1, keepdim=True).clamp_min(1e-12))).round()
 
-        def products(part: Tensor) -> Tensor:
-            if exact:
-                return torch._int_mm(levels.to(torch.int8), part.T)
-            return levels @ part.float().T  # the same integers: fp32 holds them up to 2^24, in 1,040 dimensions
+    def products(levels: Tensor, part: Tensor) -> Tensor:
+        if exact:
+            return torch._int_mm(levels.to(torch.int8), part.T)
+        return levels @ part.float().T  # the same integers: fp32 holds them up to 2^24, in 1,040 dimensions
 
-        found = _nearest(levels, codes, _at_least_one("top_k", top_k) * rescore, SEARCHED, among, products)
-        return rescored(asked, found.indices, lambda rows: torch.from_numpy(codes[rows]) * scale, top_k)
-
-    return _in_parts(queries, SEARCHED, find)
+    blocks = (rounded(asked) for _, asked in _chunks(queries, SEARCHED))
+    found = _joined(_nearest(levels, codes, most, SEARCHED, among, products) for levels in blocks)
+    return rescored(queries, found.indices, lambda rows: torch.from_numpy(codes[rows]) * scale, top_k)
 
 
 def rescored(
@@ -106,32 +106,29 @@ def rescored(
     `vectors` has the embeddings of rows. `size` queries are compared at a time.
     """
 
-    def find(asked: Tensor, part: slice) -> Neighbours:
-        rows = np.sort(candidates[part], axis=1)
+    def find(asked: Tensor, rows: Rows) -> Neighbours:
         near = _unit(vectors(rows.ravel())).view(*rows.shape, asked.shape[1]).to(asked.device)
         scores, order = _highest((near @ asked[:, :, None]).squeeze(-1), top_k)
         return Neighbours(scores.cpu().numpy(), np.take_along_axis(rows, order.cpu().numpy(), axis=1))
 
-    return _in_parts(queries, size, find)
+    candidates = np.sort(candidates, axis=1)
+    return _joined(find(asked, candidates[start : start + size]) for start, asked in _chunks(queries, size))
 
 
-def _in_parts(queries: Embeddings, size: int, find: Callable[[Tensor, slice], Neighbours]) -> Neighbours:
-    """What is found for `size` queries at a time, of length 1, and the rows that they are."""
-    parts = [slice(start, start + size) for start in range(0, max(len(queries), 1), size)]
-    found = [find(_unit(queries[part]), part) for part in parts]
-    return Neighbours(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+def _joined(parts: Iterable[Neighbours]) -> Neighbours:
+    return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _nearest(
-    queries: Tensor, corpus: Any, k: int, chunk: int, among: Rows | None, score: Callable[[Any], Tensor]
+    queries: Tensor, corpus: Any, k: int, size: int, among: Rows | None, score: Callable[[Tensor, Tensor], Tensor]
 ) -> Neighbours:
-    """The k rows of the corpus with the highest scores [queries, rows] for each query, found chunk by chunk."""
+    """The k rows of the corpus with the highest scores [queries, rows] for each query, found `size` rows at a time."""
     count = len(corpus) if among is None else len(among)
     k = min(_at_least_one("top_k", k), count)
     best = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-    for start in range(0, count, chunk):
-        part = corpus[start : start + chunk] if among is None else corpus[among[start : start + chunk]]
-        scores, columns = _highest(score(_tensor(part)), k)
+    for start in range(0, count, size):
+        part = corpus[start : start + size] if among is None else corpus[among[start : start + size]]
+        scores, columns = _highest(score(queries, _tensor(part)), k)
         joined = torch.cat([best[0].to(scores), scores], 1), torch.cat([best[1], columns + start], 1)
         scores, columns = _highest(joined[0], k)  # of equal scores, the earlier chunk's
         best = scores, joined[1].gather(1, columns)
@@ -195,7 +192,7 @@ def _at_least_one(name: str, value: int) -> int:
 
 def _chunks(embeddings: Embeddings, size: int, first: int = 0) -> Iterator[tuple[int, Tensor]]:
     """Chunks of `size` rows, starting at row `first`: the number of a chunk's first row, and its rows of length 1."""
-    for start in range(first, len(embeddings), size):
+    for start in range(first, max(len(embeddings), 1), size):
         yield start, _unit(embeddings[start : start + size])
 
 

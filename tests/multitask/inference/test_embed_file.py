@@ -62,11 +62,11 @@ def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, s
     embed_file(encoder, tmp_path / "t.txt", tmp_path / "of" / "e.npy", None, True, dtype, size)
     moved = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-moved")
     index = Index.open(moved / "of" / "e.npy", encoder)
-    expected = encoder.encode(SENTENCES, normalize=True, dimensions=index.dimensions)
+    expected = encoder.encode(SENTENCES, normalize=True, dimensions=size)
     assert index.vectors.shape == (len(SENTENCES), size)
     assert index.vectors.dtype == dtype
     np.testing.assert_allclose(index.floats(np.array([3, 0])), expected[[3, 0]], atol=error)
-    assert index.texts_of([4, 1]) == {1: SENTENCES[1], 4: SENTENCES[4]}
+    assert index.texts_of({4, 1}) == {1: SENTENCES[1], 4: SENTENCES[4]}
     found = index.search(expected[2:4], 3)
     np.testing.assert_array_equal(found.indices[:, 0], [2, 3])
     np.testing.assert_allclose(

@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from multitask.inference import mine as module
 from multitask.inference.embed_file import Index, embed_file
 from multitask.inference.hard_negatives import HardNegatives
-from multitask.inference.mine import Pairs, choose, index_of, mined_rows, negatives_of, read_pairs
+from multitask.inference.mine import choose, index_of, mined_rows, negatives_of, read_pairs
 
 WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue", "old", "new"], repeat=2)]
 
@@ -78,34 +78,32 @@ def test_negatives_equal_a_slow_loop(tmp_path_factory, pairs, corpus, options):
     (folder / "t.txt").write_text("\n".join(corpus))
     embed_file(Stub(), folder / "t.txt", folder / "e.npy", None, False)
     anchors, positives = map(list, zip(*pairs, strict=True))
-    made, index = Pairs.of(anchors, positives), Index.open(folder / "e.npy", Stub())
-    owners, rows = negatives_of(Stub(), made, index, options)
-    found = {key(anchors[first]): [] for first in made.firsts}
-    for owner, row in zip(owners, rows, strict=True):
-        found[key(anchors[made.firsts[owner]])].append(corpus[row])
+    index = Index.open(folder / "e.npy", Stub())
+    negatives = negatives_of(Stub(), pairs, index, options)
     expected = slow_negatives(anchors, positives, corpus, options)
-    assert {k: list(map(key, v)) for k, v in found.items()} == {k: list(map(key, v)) for k, v in expected.items()}
-    first = {key(text): text for text in reversed(corpus)}
-    assert all(text == first[key(text)] for texts in found.values() for text in texts)
-    triplets = list(mined_rows(made, owners, rows, index, "triplets"))
+    assert [[key(corpus[row]) for row in rows] for rows in negatives.values()] == [
+        list(map(key, texts)) for texts in expected.values()
+    ]
+    first = [key(text) for text in corpus]
+    assert all(row == first.index(first[row]) for rows in negatives.values() for row in rows)
+    triplets = list(mined_rows(pairs, negatives, index, "triplets"))
     assert [(a, p) for a, p, _ in triplets] == [(a, p) for a, p in pairs for _ in expected[key(a)]]
-    labelled = list(mined_rows(made, owners, rows, index, "pairs"))
+    labelled = list(mined_rows(pairs, negatives, index, "pairs"))
     assert [(a, p) for a, p, label in labelled if label] == pairs
-    assert sum(not label for *_, label in labelled) == len(owners)
+    assert sum(not label for *_, label in labelled) == sum(map(len, negatives.values()))
 
 
 def test_random_negatives_are_drawn_among_all_that_may_be_and_by_the_seed():
-    scores = np.linspace(1, 0, 12, dtype=np.float32)[None].repeat(4000, axis=0)
-    usable = np.ones_like(scores, bool)
-    usable[:, 3] = False
+    scores, usable = np.linspace(1, 0, 12, dtype=np.float32), np.arange(12) != 3
     options = HardNegatives(ranks=(1, 8), negatives=2, sampling="random")
 
     def drawn(seed):
-        return choose(scores, usable, np.full(4000, 0.7), options, np.random.default_rng(seed))
+        draw = np.random.default_rng(seed)
+        return np.array([choose(scores, usable, 0.7, options, draw) for _ in range(4000)])
 
     chosen = drawn(0)
-    assert (chosen.sum(axis=1) == 2).all()
-    shares = chosen.mean(axis=0)  # rank 1 is skipped, 3 is known, up to column 3 the cosine is too high, 8 is the last
+    shares = np.bincount(chosen.ravel(), minlength=12) / 4000
+    # rank 1 is skipped, 3 is known, up to column 3 the cosine is too high, 8 is the last
     np.testing.assert_allclose(shares[4:9], 2 / 5, atol=0.04)
     assert not shares[[0, 1, 2, 3, 9, 10, 11]].any()
     assert (drawn(0) == chosen).all()
@@ -113,15 +111,15 @@ def test_random_negatives_are_drawn_among_all_that_may_be_and_by_the_seed():
 
 
 def test_blocks_of_anchors_change_nothing(tmp_path, monkeypatch):
-    pairs = Pairs.of(WORDS[:9], WORDS[9:18])
+    pairs = list(zip(WORDS[:9], WORDS[9:18], strict=True))
     options = HardNegatives(ranks=(0, 6), negatives=2, sampling="random", relative_margin=None)
     with index_of(Stub(), pairs, None, None, tmp_path / "new" / "o.csv") as corpus:
         assert sorted(corpus.texts()) == sorted(WORDS[:18])
         whole = negatives_of(Stub(), pairs, corpus, options)
         monkeypatch.setattr(module, "ANCHORS_PER_BLOCK", 2)
         parts = negatives_of(Stub(), pairs, corpus, options)
-    assert len(whole[0]) == 18
-    np.testing.assert_array_equal(parts, whole)
+    assert [len(rows) for rows in whole.values()] == [2] * 9
+    assert parts == whole
     assert not list((tmp_path / "new").iterdir())
 
 
@@ -130,11 +128,12 @@ def test_a_graph_finds_nearly_all_negatives(tmp_path):
     texts = [f"sentence {number}" for number in range(3000)]
     (tmp_path / "t.txt").write_text("\n".join(texts))
     embed_file(Stub(), tmp_path / "t.txt", tmp_path / "e.npy", None, False)
-    index, pairs = Index.open(tmp_path / "e.npy", Stub()), Pairs.of(texts[:100], texts[100:200])
+    index, pairs = Index.open(tmp_path / "e.npy", Stub()), list(zip(texts[:100], texts[100:200], strict=True))
     found = []
     for approximate in (False, True):
         options = HardNegatives(ranks=(0, 20), negatives=20, relative_margin=None, approximate=approximate)
-        found.append(set(zip(*map(np.ndarray.tolist, negatives_of(Stub(), pairs, index, options)), strict=True)))
+        negatives = negatives_of(Stub(), pairs, index, options)
+        found.append({(anchor, row) for anchor, rows in negatives.items() for row in rows})
     assert len(found[0]) == 2000
     assert len(found[0] & found[1]) > 0.95 * 2000
 
@@ -169,9 +168,9 @@ def test_sentence_transformers_mines_the_same(tmp_path, margin, share, negatives
     )
     (tmp_path / "t.txt").write_text("\n".join(WORDS[8:]))
     options = HardNegatives(ranks=(0, 10), margin=margin, relative_margin=share, negatives=negatives)
-    pairs = Pairs.of(anchors, positives)
+    pairs = list(zip(anchors, positives, strict=True))
     with index_of(Stub(), pairs, tmp_path / "t.txt", None, tmp_path / "o.csv") as corpus:
-        rows = list(mined_rows(pairs, *negatives_of(Stub(), pairs, corpus, options), corpus, "triplets"))
+        rows = list(mined_rows(pairs, negatives_of(Stub(), pairs, corpus, options), corpus, "triplets"))
     assert rows == [(row["anchor"], row["positive"], row["negative"]) for row in theirs]
 
 
@@ -179,9 +178,9 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
     (tmp_path / "t.jsonl").write_text(
         '{"q": "a", "sentence1": "b", "sentence2": "c"}\n{"q": "", "sentence1": "d", "sentence2": "e"}'
     )
-    assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data)[:2] == (["b", "d"], ["c", "e"])
-    assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data)[:2] == (["a"], ["c"])
+    assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data) == [("b", "c"), ("d", "e")]
+    assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data) == [("a", "c")]
     (tmp_path / "t.csv").write_text("sent0,sent1\n,a\n")
     with pytest.raises(InputError, match="no pair"):
         read_pairs(str(tmp_path / "t.csv"), (), small_data)
-    assert len(read_pairs("quora", (), small_data).anchors) > 0
+    assert all(map(all, read_pairs("quora", (), small_data)))
