@@ -185,7 +185,7 @@ _FEWER = (
 )
 NOTES = {
     "sample": f"{_FEWER} Paraphrase reads pair features, because the report's bilinear form would need more steps. The "
-    "other tables vary single settings and run on request (`--tables`).",
+    "other tables vary single settings and run on request, with --tables.",
     "small": _FEWER,
     "all-minilm-l6-v2": "The start weights, all-MiniLM-L6-v2, are already tuned contrastively on over a billion "
     "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "

@@ -33,13 +33,20 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"text": markdown_text, "code": markdown_code, "anchor": anchor}
+    made.globals |= {"text": markdown_text, "code": markdown_code, "anchor": anchor, "folded": folded}
     return made
 
 
 def markdown_page(template: str, **values: Any) -> str:
     """A page in Markdown, with at most one empty line in a row."""
     return re.sub(r"\n{3,}", "\n\n", _templates().get_template(template).render(**values)).strip() + "\n"
+
+
+def folded(note: str) -> str:
+    """A note of which only the first sentence is seen at first."""
+    first, _, rest = note.partition(". ")
+    seen, hidden = markdown_text(first), markdown_text(rest)
+    return f"<details><summary>{seen}.</summary>\n\n{hidden}\n\n</details>" if rest else markdown_text(note)
 
 
 def section_pictures(section: Section, folder: str) -> Pictures:

@@ -34,7 +34,7 @@ def table_picture(table: TableScores) -> Picture:
     panels, marked = {}, {}
     for place in table.pictured:
         cells, heading = table.column(place), table.description.columns[place].heading
-        panels[heading] = {_label(table, row): _interval(cells.loc[row]) for row in table.rows.index}
+        panels[heading] = {_label(table, row): as_interval(cells.loc[row]) for row in table.rows.index}
         if table.description.reference in cells.index:
             marked[heading] = cells["mean"][table.description.reference]
     return Picture(intervals(panels, table.description.title, marked), table.description.title)
@@ -44,7 +44,8 @@ def _label(table: TableScores, row: str) -> str:
     return f"{table.rows.label[row]}{' (reference)' if row == table.description.reference else ''}"
 
 
-def _interval(cell: "pandas.Series[Any]") -> Interval:
+def as_interval(cell: "pandas.Series[Any]") -> Interval:
+    """A cell of a table's scores for a picture."""
     return Interval(cell["mean"], cell.low, cell.high, cell["values"], cell.published)
 
 

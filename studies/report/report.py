@@ -17,6 +17,7 @@ from studies.report.pictures import table_pictures
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
 from studies.report.sections import CURVES, SECTIONS, learning_curves
+from studies.report.summary import best_model, overview
 from studies.report.table_results import TableResults
 from studies.report.text import difference, difference_table, latex_table, score, score_table, signed
 from studies.results import TableScores
@@ -51,11 +52,16 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     for table in tables:
         drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
     warnings = [*results.record.notes, *_warnings(results)]
+    with_rows = [found.table.key for found in results.tables if found.table.kind == "table"]
+    if over := overview([scores[key] for key in with_rows if key in scores]):
+        drawn["figures/overview.svg"] = over
     sections = [section for build in SECTIONS if (section := build(results))]
     drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
     shown = {
         "tables": tables,
         "record": results.record,
+        "best": best_model(results),
+        "overview": over,
         "warnings": warnings,
         "sections": [SimpleNamespace(title=of.title, markdown=section_markdown(of, "figures")) for of in sections],
         "study": _write_study(results, warnings, output),
@@ -171,4 +177,6 @@ def _warnings(results: PresetResults) -> list[str]:
     if any(len(of) > 1 for of in seeds):
         found.append("Some rows of a table have fewer seeds than others.")
     unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
-    return [*found, *(f"Unknown about the training data: {line}." for line in sorted(unknown))]
+    if unknown:
+        found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")
+    return found

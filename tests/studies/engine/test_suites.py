@@ -139,7 +139,7 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
     assert evaluation["overlap"]["STSBenchmark"]["rows"] == 24
     assert Artefact(tmp_path / str(run.evaluation)).done
     page = unescape(write_report(tmp_path, "sample", tmp_path / "report").read_text(encoding="utf-8"))
-    assert all(f"Unknown about the training data: {line}." in page for line in evaluation["unknown"])
+    assert all(line in page for line in evaluation["unknown"])
     assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
 
 

@@ -1,8 +1,10 @@
 """The table of a tasks file, run whole: three tasks of the kinds and metrics that the course's tasks lack."""
 
+import csv
 import json
 import math
 import random
+import re
 import shutil
 from pathlib import Path
 from statistics import fmean
@@ -151,6 +153,19 @@ def test_a_second_run_and_a_plan_find_everything_computed(
     changed.write_text(TASKS.replace('"rmse"', '"pearson"'), encoding="utf-8")
     assert main(arguments("plan", changed, tiny_encoder, work, "--seeds", 2)) == 0
     assert "to do: 18 of 22 stages" in capsys.readouterr().out  # two tasks alone are trained as before
+
+
+def test_the_report_begins_with_the_best_model_and_its_first_dev_example(work: Path, tasks_file: Path) -> None:
+    page = (work / "report" / "report.md").read_text(encoding="utf-8")
+    (part,) = re.findall(r"^## The best model\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    row = json.loads(tasks_file.with_name("dev.jsonl").read_text().splitlines()[0])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| ")]
+    shown = {line[0].partition(",")[0]: line[2:] for line in lines}
+    with (work / "predictions" / "topic-dev-output.csv").open(encoding="utf-8") as file:
+        (_, predicted), *_ = [*csv.reader(file)][1:]
+    assert shown["Topic"] == [row["text"], row["topic"], predicted.strip()]
+    assert shown["Stars"][:2] == [row["text"], f"{row['stars']:.2f}"]
+    assert shown["Tags"] == ["", "", ""]  # its metric compares probabilities
 
 
 def test_the_report_is_written_again_and_says_what_is_undefined(work: Path, tmp_path: Path) -> None:
