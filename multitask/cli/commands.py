@@ -224,6 +224,8 @@ class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
         super().__post_init__()
         if len(self.text) not in (0, 2):
             raise InputError(f"--text names {len(self.text)} columns; expected those of anchors and of positives")
+        if self.column is not None and self.corpus is None:
+            raise InputError("--column names a column of --corpus, which is not given; --text names those of the pairs")
 
 
 @settings

@@ -20,7 +20,7 @@ from multitask.evaluation.training_overlap import any_seen
 from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
 from multitask.models.model_folder import DESCRIPTION
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
-from multitask.runs.artefact import is_run, locate_model
+from multitask.runs.artefact import is_run, locate_model, refuse_file_of_run
 from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.read_examples import read_examples
@@ -103,6 +103,9 @@ def _evaluate_suite(options: Evaluate) -> None:
     result = found[options.suite]
     print(suite_text(result))
     output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
-    with replaced_files_named(*map(output.with_suffix, (".json", ".md", ".tex"))):
+    files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
+    for path in files if options.output else ():
+        refuse_file_of_run(path)
+    with replaced_files_named(*files):
         for path in write_suite(result, output):
             print(path)

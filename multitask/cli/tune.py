@@ -76,6 +76,8 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
         elif isinstance(value, list) and (not option.several or any(isinstance(item, list) for item in value)):
             if not value:
                 raise InputError(f"{place} is an empty list; expected at least one choice")
+            if option.name == "tasks":
+                raise InputError(f"{place}: trials of different tasks cannot be compared; expected one list of tasks")
             space[option.name] = Choices(tuple(value))
         else:
             fixed[option.name] = value

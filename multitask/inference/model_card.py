@@ -128,15 +128,17 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
     An export has those `of_embeddings`; the others are of a head, which it does not include.
     """
     run = Artefact(run_of(folder.resolve()))
-    metrics, embeddings = {}, False
+    metrics, embeddings, rows = {}, False, "dev"
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
         metrics = next(line["dev"] for line in run.history() if line["step"] == step)
         embeddings = run.folder.name.startswith("pretrain-")
+        if read_json(run.folder / "config.json").get("held_out") is not None:
+            rows = "held-out training rows"
     elif (run.folder / "evaluation.json").is_file():
         metrics = read_json(run.folder / "evaluation.json")["metrics"]
     scores = [
-        {"data": "dev", "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
+        {"data": rows, "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
         for task, values in metrics.items()
         for metric, value in values.items()
         if isinstance(value, float) and metric not in MEASURES
@@ -162,10 +164,12 @@ def _limits(stages: list[dict[str, Any]], trained_on: TrainedOn) -> Iterator[str
             limits.append(f"quora_share {stage['config']['quora_share']}")
         if limits:
             yield f"{stage['artefact']} was trained on a part of its data: {', '.join(limits)}."
-    if any(use == "dev" for stage in stages for use, *_ in stage["data"]):
+    held_out = any(stage["config"].get("held_out") is not None for stage in stages)
+    if held_out or any(use == "dev" for stage in stages for use, *_ in stage["data"]):
+        rows = "held-out training rows" if held_out else "the dev sets"
         yield (
-            "The model is the best of several on the dev sets, so its dev scores are optimistic. Scores on sets of a "
-            "few hundred examples are uncertain by several points."
+            f"The model is the best of several on {rows}, so its scores there are optimistic. Scores on sets of a few "
+            "hundred examples are uncertain by several points."
         )
 
 

@@ -137,6 +137,8 @@ def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) 
             "start from a run of finetune"
         )
     model.max_length = config.max_length or model.max_length
+    weight = load_tasks(data)[config.task].weight if config.task in load_tasks(data) else 1.0  # no part of a model
+    model.tasks[config.task] = replace(model.tasks[config.task], weight=weight)
     rows = load_split(model, data, "train", [config.task])[config.task]
     return model.encoder, model.pooling, TaskSource(model, config.task, rows), rows.examples
 

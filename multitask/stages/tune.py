@@ -7,6 +7,7 @@ Trials are scored on training rows that are held out. Dev sets are read for the 
 
 import logging
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -63,20 +64,37 @@ class Search:
         runtime = prepare_process(STAGE, self.options)
         return start, config, key_of(STAGE, [identity_of(start)], self.data, config, runtime)
 
+    def _keys(self) -> list[RunKey]:
+        """Keys of trials that have every value once, but for those with values that exclude one another."""
+        first = {option: values.values[0] for option, values in self.space.items()}
+        chosen = [first | {option: value} for option, values in self.space.items() for value in values.values]
+        legal = [of for of in chosen if not self._excluded(of)]
+        return [self.trial_of(of)[2] for of in legal or chosen]
+
+    def _excluded(self, chosen: Chosen) -> bool:
+        """Whether values of a choice exclude one another."""
+        try:
+            self.settings(chosen)
+        except InputError:
+            return True
+        return False
+
     @contextmanager
     def study(self, name: str) -> Iterator[tuple[Path, "optuna.Study"]]:
         """The study and its folder, alone. A new folder is removed again if the first trial is refused.
 
         The folder's name has a hash of the space, the data and the fixed settings.
         """
-        first = self.trial_of({option: values.values[0] for option, values in self.space.items()})[2]
         space = {option: asdict(values) for option, values in self.space.items()}
-        key = replace(first, stage="tune", inputs={**first.inputs, "space": space, "sampler": self.seed})
+        keys = self._keys()  # with the hashes of all start weights
+        inputs = {"runs": sorted(key.digest() for key in keys), "space": space, "sampler": self.seed}
+        key = replace(keys[0], stage="tune", inputs=inputs)
         folder = self.options.runs / f"tune-{name}-{key.digest()}"
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with exclusive(lock_file(folder.parent, folder.name), f"{folder}: another process searches; waiting for it"):
             folder.mkdir(exist_ok=True)
-            storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+            _cut_half_line(journal := folder / "journal.log")
+            storage = JournalStorage(JournalFileBackend(str(journal)))
             pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP)
             study = optuna.create_study(
                 study_name="tune", storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
@@ -117,7 +135,7 @@ class Search:
             if not trial.should_prune():
                 return False
         except (InputError, TrainingError) as error:
-            if isinstance(error, InputError) and not _ended(study):
+            if isinstance(error, InputError) and not _ended(study) and not self._excluded(chosen):
                 raise  # data or start weights are at fault, not what was chosen
             logger.warning("trial %d: %s", trial.number, error)
             trial.set_user_attr("failed", str(error))  # told as pruned, as the sampler learns nothing from failed ones
@@ -156,6 +174,12 @@ class Search:
         start, config = self.settings(chosen)
         configs = [replace(config, seed=config.seed + number) for number in range(seeds)]
         return {config.seed: run_stage(STAGE, start, self.data, config, self.options) for config in configs}
+
+
+def _cut_half_line(journal: Path) -> None:
+    """Optuna appends lines; a kill or a full disk may have left a part of one, to which the next would be joined."""
+    if journal.is_file():
+        os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 
 
 def best(study: "optuna.Study") -> Chosen:

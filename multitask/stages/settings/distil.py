@@ -48,6 +48,8 @@ class DistilConfig(FinetuneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.held_out is not None:
+            raise InputError("held_out is for finetune; the teachers and the unlabelled rows know these rows")
         if self.accumulate > 1:
             raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune adds up its batches")
 

@@ -141,6 +141,20 @@ def test_sentiment_scores_need_a_head_for_it(run, tuned):
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
 
 
+def test_scores_by_a_task_weigh_its_rows(run, run_stage, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label,w\n" + "".join(f"word{n} and,{n % 3},{n % 4}\n" for n in range(48)))
+    declared = (
+        '[tasks.stars]\nkind = "regression"\ntext = "text"\nlabel = "label"\nrange = [0, 2]\ntrain = "rows.csv"\n'
+    )
+    for name, more in (("plain", ""), ("weighted", 'weight = "w"\n')):
+        (tmp_path / f"{name}.toml").write_text(declared + more)
+    model = run_stage(finetune, replace(TUNED, tasks=("stars",)), data=tmp_path / "plain.toml")
+    config = replace(HALF, score="task", task="stars")
+    runs = [run(config, start=model.folder, data=tmp_path / f"{name}.toml") for name in ("plain", "weighted")]
+    plain, weighted = (np.load(found.folder / "scores.npz") for found in runs)
+    assert any(not np.array_equal(plain[name], weighted[name]) for name in plain.files)
+
+
 def test_what_it_was_scored_on_counts_as_training_data(run, data, tmp_path):
     scored = load_rows(load_tasks(data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)

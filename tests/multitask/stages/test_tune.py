@@ -1,6 +1,7 @@
 """Searches: trials on held-out rows, the same ones by seed however often they are stopped, pruned ones resumable."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,33 @@ def test_a_search_goes_on_after_values_that_are_refused(search, scripted):
         assert (trial["epochs"] == 0) == (trial["state"] == "pruned") == ("at least 1" in str(trial["failed"]))
 
 
+def test_first_values_may_exclude_one_another(search, scripted):
+    space = {"epochs": Choices((0, 1)), "learning_rate": Choices((1e-3,))}
+    trials = table(search("runs", space, epochs=0), (4, None))
+    assert {trial["epochs"]: trial["state"] for trial in trials} == {0: "pruned", 1: "complete"}
+
+
+def test_other_start_weights_under_the_same_name_are_another_search(search, scripted, one_layer, tmp_path):
+    copy = shutil.copytree(one_layer, tmp_path / "copy")
+    found = search("runs", {"start": Choices((str(one_layer), str(copy))), "learning_rate": Choices((1e-3,))})
+    found = replace(found, settings=lambda chosen: (Weights(chosen["start"]), search("runs").settings(chosen)[1]))
+    with found.study("test") as (before, _):
+        pass
+    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
+    with found.study("test") as (after, _):
+        assert before != after
+
+
+def test_half_a_line_of_the_journal_is_cut(search, scripted):
+    found = search("runs")
+    whole = table(found, (2, None))
+    with found.study("test") as (folder, _):
+        pass
+    with (folder / "journal.log").open("a") as journal:
+        journal.write('{"op_code":5,"worker')
+    assert table(found, (3, None))[:2] == whole
+
+
 def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
     """A run with held-out rows does without dev sets, and trains on no sentence that it is scored on."""
     without = tmp_path / "data"
@@ -163,7 +191,8 @@ def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
 SPACE_FILE = """
 learning_rate = { low = 1e-4, high = 1e-2, log = true }
 epochs = [1, 2]
-tasks = [["sentiment", "similarity"]]
+tasks = ["sentiment", "similarity"]
+ordinal = [["sentiment"], []]
 batch_size = 16
 clip = [1, 2]
 [heads]
