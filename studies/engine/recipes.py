@@ -69,6 +69,7 @@ class Recipes:
     recovery: PretrainConfig  # contrastive training of what pruning has left, and of its whole counterpart
     # settings of losses that differ from those of the tables, by the loss's key
     losses: Mapping[str, ObjectiveConfig] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of losses, where they differ
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
     suites: SuitesConfig = field(default_factory=SuitesConfig)  # what frozen embeddings are scored on
     suites_data: Path = Path("data/senteval")

@@ -40,12 +40,12 @@ def objective_lines(recipes: Recipes) -> Iterator[Line]:
     """Each objective on the same sentences (arXiv 2402.18281, section 4), without a trained head.
 
     Do non-contrastive losses fail on semantic similarity, and do the three components repair them? Batch size,
-    projection, length and the halved learning rate of plain MHS are those of the paper's scripts. `recipes.losses` has
-    losses that differ from the usual ones.
+    projection, length and the halved learning rate of plain MHS are those of the paper's scripts. `recipes.losses` and
+    `recipes.rates` have losses and learning rates that differ from the usual ones.
     """
     for key, usual in OBJECTIVES.items():
         rate = recipes.views.optimizer.learning_rate * (0.5 if key == "mhs" else 1.0)
-        optimizer = replace(recipes.views.optimizer, learning_rate=rate)
+        optimizer = replace(recipes.views.optimizer, learning_rate=recipes.rates.get(key, rate))
         config = replace(recipes.views, objective=recipes.losses.get(key, usual), optimizer=optimizer)
         yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
 
@@ -111,10 +111,10 @@ def component_lines(recipes: Recipes) -> Iterator[Line]:
     count alike, 1 if the closest pairs dominate.
     """
     for loss, (uniformity, weight, usual) in SETTINGS.items():
-        modified = recipes.losses.get(MODIFIED[loss])
-        ratio = usual if modified is None else dict(modified.parameters)["ratio"]
+        modified = dict(recipes.losses.get(MODIFIED[loss], ObjectiveConfig(loss)).parameters)
+        margin, ratio = modified.get("dissipation", DISSIPATION), modified.get("ratio", usual)
         weights = (None,) if weight is None else (None, weight)
-        for values in product((None, DISSIPATION), weights, (None, ratio)):
+        for values in product((None, margin), weights, (None, ratio)):
             on = {name: value for name, value in zip(COMPONENTS, values, strict=True) if value is not None}
             objective = ObjectiveConfig.of(loss, uniformity_weight=1.0 if "weight" in on else uniformity, **on)
             row = Row.at({"loss": loss, "components": tuple(on)}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")

@@ -92,12 +92,22 @@ def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
         {e.table.key: e.models for e in load_preset(name).experiments} for name in ("paradigm", "paradigm-roberta")
     )
     assert list(bert) == list(roberta) == sorted(bert)
+    expected = {
+        "mhe": [(0.30, 1.75), (0.30, 1.25)],
+        "mhs": [(0.30, 1.75), (0.27, 1.0)],
+        "barlow_twins": [(0.30, 1.5), (0.37, 1.25)],
+        "vicreg": [(0.30, 1.5), (0.37, 1.25)],
+    }
+    for loss, of_presets in expected.items():
+        for models, (margin, ratio) in zip((bert, roberta), of_presets, strict=True):
+            config = models["objectives"][f"{loss}-modified"].config
+            found = dict(config.objective.parameters)
+            assert (found["dissipation"], found["ratio"]) == (margin, ratio)
+            same = [node for node in models["components"].values() if node.config.objective == config.objective]
+            assert len(same) == 1
+        assert roberta["objectives"][loss].config.optimizer.learning_rate == 1e-6
     modified = [models["objectives"]["mhe-modified"].config for models in (bert, roberta)]
-    assert [dict(config.objective.parameters)["ratio"] for config in modified] == [1.75, 1.25]
-    for config, models in zip(modified, (bert, roberta), strict=True):
-        same = [node for node in models["components"].values() if node.config.objective == config.objective]
-        assert len(same) == 1
-    assert [config.batch_size for config in modified] == [128, 512]
+    assert [(config.batch_size, config.evaluate_every) for config in modified] == [(128, 125), (512, 50)]
     for config in modified:
         assert config.freeze_embeddings
         assert (config.optimizer.schedule, config.optimizer.weight_decay) == ("linear", 0.0)
