@@ -118,8 +118,9 @@ class ContrastiveConfig:
     mask_duplicates: bool = True
     """Do not count equal sentences in a batch as negatives of each other."""
     sampling: NegativesConfig = field(default_factory=NegativesConfig)
-    projection: Literal["mlp", "linear", "none"] = "mlp"
-    """Projection head between embedding and objective. It is discarded after training."""
+    projection: Literal["mlp", "linear", "tanh", "none"] = "mlp"
+    """Projection head between embedding and objective, discarded after training. `tanh`: a linear layer and tanh, as in
+    SimCSE's scripts."""
     objective: ObjectiveConfig = ObjectiveConfig()
     """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
     losses, --help-objective NAME explains one."""

@@ -192,12 +192,14 @@ def load_contrastive(
     return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes)
 
 
-def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:
+def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int) -> nn.Module:
     """The head between embedding and objective; it is discarded after the stage (report, section 4.1, after SimCLR)."""
     if kind == "none":
         return nn.Identity()
     if kind == "linear":
         return nn.Linear(width, width)
+    if kind == "tanh":
+        return nn.Sequential(nn.Linear(width, width), nn.Tanh())
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 
 

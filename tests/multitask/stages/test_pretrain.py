@@ -33,7 +33,7 @@ from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import NegativesConfig, OptimizerConfig
-from multitask.training.contrastive_source import ContrastiveSource, load_contrastive
+from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -255,6 +255,12 @@ def test_probing_changes_no_bits(run):
 
 
 # On held-out sentences.
+
+
+def test_the_head_of_simcse():
+    head, x = build_projection("tanh", 4), torch.randn(3, 4)
+    weight, bias = head.state_dict().values()
+    torch.testing.assert_close(head(x), torch.tanh(x @ weight.T + bias))
 
 
 def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, data):
