@@ -93,7 +93,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with exclusive(lock_file(folder.parent, folder.name), f"{folder}: another process searches; waiting for it"):
             folder.mkdir(exist_ok=True)
-            _cut_half_line(journal := folder / "journal.log")
+            _mend(journal := folder / "journal.log")
             storage = JournalStorage(JournalFileBackend(str(journal)))
             pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP)
             study = optuna.create_study(
@@ -176,8 +176,12 @@ class Search:
         return {config.seed: run_stage(STAGE, start, self.data, config, self.options) for config in configs}
 
 
-def _cut_half_line(journal: Path) -> None:
-    """Optuna appends lines; a kill or a full disk may have left a part of one, to which the next would be joined."""
+def _mend(journal: Path) -> None:
+    """Remove what a kill left: Optuna's lock, for which it would wait, and a part of a line, which it would extend.
+
+    Nobody else has the journal open, because the folder's own lock is held.
+    """
+    journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     if journal.is_file():
         os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 

@@ -160,13 +160,14 @@ def test_other_start_weights_under_the_same_name_are_another_search(search, scri
         assert before != after
 
 
-def test_half_a_line_of_the_journal_is_cut(search, scripted):
+def test_what_a_kill_leaves_in_the_journal_is_removed(search, scripted):
     found = search("runs")
     whole = table(found, (2, None))
     with found.study("test") as (folder, _):
         pass
     with (folder / "journal.log").open("a") as journal:
         journal.write('{"op_code":5,"worker')
+    (folder / "journal.log.lock").symlink_to(folder / "journal.log")
     assert table(found, (3, None))[:2] == whole
 
 
