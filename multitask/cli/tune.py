@@ -15,7 +15,7 @@ from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.evaluation.markup import markdown_cell, markdown_table
 from multitask.runs.artefact import Weights, locate_model
-from multitask.stages.search_space import Choices, Chosen, Range, Space
+from multitask.stages.search_space import Choices, Chosen, Range, Space, each_value
 from multitask.tasks.declarations import chosen_tasks
 
 OF_COMMAND = ("revision", "data", "tasks_file", "seed", "held_out")
@@ -88,8 +88,7 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
 
 def check_values(space: Space, settings: Callable[[Chosen], Any], path: Path, data: Path) -> None:
     """Raise InputError for a value that is illegal or names what is not there. Values may exclude one another."""
-    first = {name: values.values[0] for name, values in space.items()}
-    for chosen in [first | {name: value} for name, values in space.items() for value in values.values]:
+    for chosen in each_value(space):
         try:
             start, config = settings(chosen)
         except InputError as error:

@@ -16,7 +16,8 @@ from multitask.data.examples import Examples, LabelledData
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.runtime.device import Runtime
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Classification, Labelled, MultiLabel
+from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
 

@@ -34,7 +34,8 @@ from multitask.inference.export import (
 from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel, estimate_columns
 from multitask.runtime.device import start
-from multitask.tasks.kinds import Labelled, MultiLabel, PairClassification, Regression
+from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
 MODEL = "model.onnx"

@@ -18,7 +18,8 @@ from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, columns_of, text_of
 from multitask.runtime.device import Runtime
-from multitask.tasks.kinds import Labelled, MultiLabel
+from multitask.tasks.kinds import MultiLabel
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
 ROWS_PER_BLOCK = 8192

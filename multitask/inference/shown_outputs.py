@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.kinds import Regression
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.problems import LOGGER, listed, quote
-from multitask.tasks.kinds import Classification, Labelled, MultiLabel
+from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
 Sentence = str | Sequence[str]

@@ -29,7 +29,8 @@ from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
 from multitask.stages.training_run import Start, train_run
-from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.kinds import Regression
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.sources import read_paired_sentences
 from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
 

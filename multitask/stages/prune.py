@@ -130,15 +130,16 @@ def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -
 
 def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    model = load_model(begin.folder, load_tasks(data)).to(runtime.device)
+    declared = load_tasks(data)
+    model = load_model(begin.folder, declared).to(runtime.device)
     if config.task not in model.tasks:
         raise InputError(
             f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
             "start from a run of finetune"
         )
     model.max_length = config.max_length or model.max_length
-    weight = load_tasks(data)[config.task].weight if config.task in load_tasks(data) else 1.0  # no part of a model
-    model.tasks[config.task] = replace(model.tasks[config.task], weight=weight)
+    if config.task in declared:  # a model does not store the weights of rows
+        model.tasks[config.task] = replace(model.tasks[config.task], weight=declared[config.task].weight)
     rows = load_split(model, data, "train", [config.task])[config.task]
     return model.encoder, model.pooling, TaskSource(model, config.task, rows), rows.examples
 

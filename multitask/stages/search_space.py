@@ -58,6 +58,12 @@ Chosen = Mapping[str, Any]
 """A value of each option that is searched, by the options' names."""
 
 
+def each_value(space: Space) -> list[dict[str, Any]]:
+    """Choices that have every value at least once: the first ones, but for one option."""
+    first = {name: values.values[0] for name, values in space.items()}
+    return [first | {name: value} for name, values in space.items() for value in values.values]
+
+
 def chosen_by(trial: Any) -> dict[str, Any]:
     """What one of Optuna's trials has tried."""
     return {name: json.loads(value) if isinstance(value, str) else value for name, value in trial.params.items()}

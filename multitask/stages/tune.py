@@ -31,7 +31,7 @@ from multitask.runtime.errors import Stopped, TrainingError
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.stages.run_stage import identity_of, key_of, prepare_process, run_stage
-from multitask.stages.search_space import Chosen, Space, chosen_by
+from multitask.stages.search_space import Chosen, Space, chosen_by, each_value
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 
 logger = logging.getLogger("multitask")
@@ -65,9 +65,8 @@ class Search:
         return start, config, key_of(STAGE, [identity_of(start)], self.data, config, runtime)
 
     def _keys(self) -> list[RunKey]:
-        """Keys of trials that have every value once, but for those with values that exclude one another."""
-        first = {option: values.values[0] for option, values in self.space.items()}
-        chosen = [first | {option: value} for option, values in self.space.items() for value in values.values]
+        """Keys of trials that have every value, but for those with values that exclude one another."""
+        chosen = each_value(self.space)
         legal = [of for of in chosen if not self._excluded(of)]
         return [self.trial_of(of)[2] for of in legal or chosen]
 

@@ -14,7 +14,8 @@ from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.problems import aligned, plain
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Labelled, Regression, rows_by_label
+from multitask.tasks.kinds import Regression
+from multitask.tasks.labelled import Labelled, rows_by_label
 from multitask.tasks.read_examples import label_hints, read_examples
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.task import Task

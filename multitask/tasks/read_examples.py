@@ -23,7 +23,8 @@ from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.runtime.random_streams import generator
-from multitask.tasks.kinds import Labelled, Regression, rows_by_label
+from multitask.tasks.kinds import Regression
+from multitask.tasks.labelled import Labelled, rows_by_label
 from multitask.tasks.labels import number
 from multitask.tasks.task import Split, Task
 

@@ -12,7 +12,7 @@ from multitask.evaluation.markup import markdown_table, markdown_text
 from multitask.evaluation.task_predictions import written
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Labelled
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from studies.engine.table import OVERALL
 from studies.report.figures import Interval, Picture, intervals

@@ -25,7 +25,7 @@ from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, Sentence
-from multitask.tasks.kinds import Labelled
+from multitask.tasks.labelled import Labelled
 
 MOST_WORDS = 120
 """By occlusion, each word costs a prediction. Words after these are shown without an effect."""

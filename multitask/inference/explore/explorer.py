@@ -20,7 +20,8 @@ from multitask.inference.serve.batching import QueueFull
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.declarations import default_tasks, load_tasks
-from multitask.tasks.kinds import Classification, Labelled, MultiLabel
+from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
 

@@ -31,7 +31,8 @@ from multitask.inference.serve.messages import (
     prediction_json,
 )
 from multitask.inference.serve.served_model import Service
-from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.kinds import Regression
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
 Answer = TypeVar("Answer")

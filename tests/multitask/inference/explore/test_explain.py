@@ -16,7 +16,7 @@ from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, interpret
 from multitask.tasks.declarations import task_of
-from multitask.tasks.kinds import Labelled
+from multitask.tasks.labelled import Labelled
 from tests.multitask.inference.serve.conftest import TASKS, build
 
 TEXT = "Two dogs run, and the good band plays unheardof music."
