@@ -185,9 +185,9 @@ class Search(EmbeddingComputing, _Pooling, _Model):
     """Column of the sentences of a table. Of queries."""
     top: Count = 10
     """Sentences to print for each query."""
-    rescore: Count = 4
+    rescore: Count | None = None
     """Of an int8 index: so many times --top are found with the query in 8 bits, too, and then ordered by their cosine
-    with the query in fp32."""
+    with the query in fp32. Default: 4."""
     output: Path = Path("-")
     """File to write: jsonl, csv, tsv or parquet. Default: standard output."""
 

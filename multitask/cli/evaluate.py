@@ -96,16 +96,16 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
 def _evaluate_suite(options: Evaluate) -> None:
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
+    output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
+    files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
+    for path in files if options.output else ():
+        refuse_file_of_run(path)
     known = KnownEncoder.load(
         name, options.revision, options.best_on, options.pooling, options.device, options.precision
     )
     found = evaluate_suites([options.suite], known, options.data, seed=options.seed, dimensions=options.dimensions)
     result = found[options.suite]
     print(suite_text(result))
-    output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
-    files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
-    for path in files if options.output else ():
-        refuse_file_of_run(path)
     with replaced_files_named(*files):
         for path in write_suite(result, output):
             print(path)

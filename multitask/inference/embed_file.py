@@ -137,12 +137,14 @@ class Index(NamedTuple):
         return cls(vectors, scales, text, record.column)
 
     def search(
-        self, queries: NDArray[np.float32], top_k: int, rescore: int = 4, among: Rows | None = None
+        self, queries: NDArray[np.float32], top_k: int, rescore: int | None = None, among: Rows | None = None
     ) -> Neighbours:
-        """The nearest rows, as `search` finds them; of int8 as `search_codes` does."""
-        if self.scales is None:
-            return search(queries, self.vectors, top_k, among=among)
-        return search_codes(queries, self.vectors, self.scales, top_k, rescore, among)
+        """The nearest rows, as `search` finds them; of int8 as `search_codes` does, which alone takes `rescore`."""
+        if self.scales is not None:
+            return search_codes(queries, self.vectors, self.scales, top_k, rescore or 4, among)
+        if rescore is not None:
+            raise InputError(f"rescore is for an int8 index; this one is {self.vectors.dtype}")
+        return search(queries, self.vectors, top_k, among=among)
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Embeddings of some rows, [rows, hidden] fp32."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
+from multitask.cli.main import main
 from multitask.inference import embed_file as module
 from multitask.inference.embed_file import Index, embed_file
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -72,6 +73,15 @@ def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, s
     np.testing.assert_allclose(
         found.scores, np.take_along_axis(expected[2:4] @ expected.T, found.indices, 1), atol=error
     )
+
+
+def test_an_index_that_is_not_int8_has_nothing_to_rescore(encoder, tmp_path, capsys):
+    text, index = tmp_path / "t.txt", tmp_path / "e.npy"
+    text.write_text("\n".join(SENTENCES))
+    embed_file(encoder, text, index, None, False)
+    assert main(["search", str(index), str(text), "--model", encoder.name, "--device", "cpu", "--rescore", "2"]) == 2
+    expected = "error: --rescore is for an int8 index; this one is float32\n"
+    assert capsys.readouterr() == ("", expected)
 
 
 def other_model(folder):

@@ -114,6 +114,16 @@ def test_results_are_what_the_kept_state_scored(runs):
         assert "base_model" not in front.to_dict()  # a local folder is no base model on the hub
 
 
+def test_scores_on_held_out_rows_are_not_called_dev_scores(tiny_encoder, small_data, tmp_path):
+    common = ("--data", str(small_data), "--runs", str(tmp_path), "--tasks", "similarity", "--held-out", "0.5")
+    assert main(["finetune", "--start", str(tiny_encoder), *common, *SMALL]) == 0
+    card = card_of(only(tmp_path, "finetune"))
+    assert {row[0] for row in table(section(card, "Results"))} == {"held-out training rows"}
+    assert [row[1] for row in table(section(card, "Training data"))] == ["training"]
+    assert "the best of several on held-out training rows, so" in section(card, "Limits")
+    assert "dev set" not in card
+
+
 def test_results_of_suites_stand_beside(runs, tmp_path):
     folder = shutil.copytree(Artefact(only(runs, "finetune")).model_folder(), tmp_path / "model")
     similarity = {"all": {"spearman": 0.75, "pearson": 0.5}, "mean": {"spearman": 0.1, "pearson": 0.1}}

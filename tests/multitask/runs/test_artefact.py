@@ -182,6 +182,17 @@ def test_outputs_do_not_replace_files_of_a_run(tmp_path, monkeypatch, capsys, co
     refuse_file_of_run(run / "checkpoints" / "evaluation-dev.json")
 
 
+def test_a_suite_is_not_scored_for_a_table_over_a_file_of_a_run(tmp_path, capsys):
+    """OUTPUT stands for three files."""
+    artefact = place(tmp_path)
+    (artefact.folder / "best.json").write_text("{}")
+    artefact.finish()
+    options = ["--suite", "sts", "--data", "nothing", "--output", str(artefact.folder / "best.md")]
+    assert main(["evaluate", "--model", "nothing", *options]) == 2
+    path, run = artefact.folder / "best.json", artefact.folder
+    assert capsys.readouterr().err == f"error: --output {path}: a file of the run {run}; expected another name\n"
+
+
 def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
     with pytest.raises(KeyError), building(tmp_path):
         raise KeyError  # frees the lock
