@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.measure import added_memory, alternate, in_new_process, machine, print_table
 from multitask.objectives import OBJECTIVES, Objective
-from multitask.objectives.config import ObjectiveConfig
+from multitask.training.objective_config import ObjectiveConfig
 
 DIM = 768
 COMPONENTS = {"dissipation": 0.30, "weight": 0.05, "ratio": 1.5, "uniformity_weight": 1.0}

@@ -91,9 +91,7 @@ def test_there_is_no_import_circle():
 
 @pytest.mark.parametrize("path", modules("multitask/objectives"), ids=str)
 def test_objectives_know_tensors_only(path):
-    """But `config.py`, the value that configurations hold, which speaks the language of their errors."""
-    allowed = {"minbert"} if path.name == "config.py" else set()
-    assert foreign(path) <= {"torch", "pydantic", "multitask", *allowed}
+    assert foreign(path) <= {"torch", "pydantic", "multitask"}
     ours = {name for name in imports(path) if name.startswith("multitask")}
     assert all(name.startswith("multitask.objectives") for name in ours)
 

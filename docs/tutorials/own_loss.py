@@ -107,7 +107,7 @@ axes.legend();
 # %%
 from pathlib import Path
 
-from multitask.objectives.config import ObjectiveConfig
+from multitask.training.objective_config import ObjectiveConfig
 from multitask.runtime.options import RunOptions
 from multitask.stages.pretrain import PretrainConfig, pretrain
 from multitask.training.config import OptimizerConfig

@@ -16,8 +16,8 @@ from multitask.cli.options import POSITIONAL
 from multitask.inference.hard_negatives import HardNegatives
 from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
+from multitask.training.objective_config import ObjectiveConfig
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[float, Field(gt=0)]

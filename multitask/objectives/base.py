@@ -12,6 +12,7 @@ To add an objective, write one class in any file of this package. Its fields are
         def loss(self, pairs: Pairs) -> Tensor: ...
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from multitask.objectives.alignment_uniformity import unit
 from multitask.objectives.negatives import diagonal_mask
-from multitask.objectives.parameters import expected, parameters, text_of
+from multitask.objectives.parameters import NOTATION, expected, help_texts, parameters, text_of
 
 
 @dataclass(frozen=True)
@@ -179,13 +180,19 @@ _Kind = TypeVar("_Kind", bound=type[Objective])
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def checked(kind: _Kind) -> _Kind:
+    """Class decorator: a frozen dataclass that checks its values when it is made; docstrings of fields explain them."""
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    made: Any = checked_dataclass(kind, frozen=True, config=config)
+    return made
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: a frozen dataclass that checks its values when it is made, in `OBJECTIVES` under this name."""
+    """Class decorator: `checked`, and in `OBJECTIVES` under this name."""
 
     def add(kind: _Kind) -> _Kind:
-        made: Any = kind
-        if "__pydantic_fields__" not in vars(kind):
-            made = checked_dataclass(kind, frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
+        made = kind if "__pydantic_fields__" in vars(kind) else checked(kind)
         made.name = name
         OBJECTIVES[name] = made
         return made
@@ -217,3 +224,25 @@ def build_objective(name: str, /, **given: Any) -> Objective:
             shown = f'"{value}"' if isinstance(value, str) else text_of(value)
             said = f"{parameter} is {shown}; expected {expected(declared[parameter])}"
         raise ValueError(f"{name}: {said}") from None
+
+
+def describe(name: str) -> str:
+    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
+
+    `all` lists the objectives with the first line of their formulas.
+
+    Raises:
+        ValueError: an unknown name; the message lists the valid ones.
+    """
+    if name == "all":
+        docs = {name: inspect.cleandoc(kind.__doc__ or "") for name, kind in OBJECTIVES.items()}
+        return "\n".join(f"{name}: {doc.partition(chr(10))[0]}" for name, doc in docs.items())
+    kind = type(build_objective(name))
+    bases = kind.__mro__[1 : kind.__mro__.index(Objective)]
+    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
+    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
+    lines, texts = ["Parameters:" if parameters(kind) else "Parameters: none"], help_texts(kind)
+    for parameter, field in parameters(kind).items():
+        lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}", f"      {texts[parameter]}"]
+    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
+    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])

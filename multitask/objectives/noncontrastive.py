@@ -1,20 +1,20 @@
 """Losses that do not contrast positives with negatives, optionally modified by dissipation, weight and ratio."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import Objective, Pairs, checked, register
 from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits, zero_if_empty
 
 AtLeastZero = Annotated[float, Field(ge=0)]
 
 
-@dataclass(frozen=True)
+@checked
 class NonContrastive(Objective):
     """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
@@ -120,7 +120,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
         return separation.masked_fill(alone, 0), pull
 
 
-@dataclass(frozen=True)
+@checked
 class GradientForm(NonContrastive):
     """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)]. Only its gradient has a meaning.
 

@@ -15,6 +15,13 @@ def parameters(objective: type) -> dict[str, FieldInfo]:
     return objective.__pydantic_fields__  # type: ignore[attr-defined]  # of pydantic's dataclasses
 
 
+def help_texts(objective: type) -> dict[str, str]:
+    """The docstrings under the fields of an objective's class, inherited ones included. Pydantic has a class's own."""
+    declared = [vars(base).get("__pydantic_fields__", {}) for base in reversed(objective.__mro__)]
+    texts = {name: field.description for fields in declared for name, field in fields.items() if field.description}
+    return {name: " ".join(text.split()) for name, text in texts.items()}
+
+
 def bounds(parameter: FieldInfo) -> dict[str, float]:
     """The bounds of a number: above `gt`, at least `ge`, at most `le`."""
     return {name: getattr(part, name) for part in parameter.metadata for name in _BOUNDS if hasattr(part, name)}

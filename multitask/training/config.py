@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from minbert.settings import AtLeastZero, Count, Seed, Share, settings
 from multitask.models.config import Pooling
-from multitask.objectives.config import ObjectiveConfig
+from multitask.training.objective_config import ObjectiveConfig
 
 
 @settings

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from multitask.models.config import HeadsConfig
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
 from multitask.stages.settings.evaluate import SuitesConfig
 from multitask.stages.settings.finetune import REPORT, FinetuneConfig
@@ -15,6 +14,7 @@ from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
 from multitask.training.config import ContrastiveConfig, OptimizerConfig
+from multitask.training.objective_config import ObjectiveConfig
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
 from multitask.stages.registry import stage_named
 from multitask.stages.settings.ensemble import EnsembleConfig
@@ -15,6 +14,7 @@ from multitask.stages.settings.fuse import FuseConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
+from multitask.training.objective_config import ObjectiveConfig
 from studies.gradient_paradigm.simulate import SimulationConfig
 
 

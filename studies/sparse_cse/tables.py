@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
+from multitask.training.objective_config import ObjectiveConfig
 from studies.engine.experiments import Experiment, Line, read_tables, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of

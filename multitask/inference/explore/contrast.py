@@ -8,17 +8,16 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from minbert.settings import help_texts
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.evaluation.probe_encoder import training_mode
 from multitask.inference.explore.explain import with_shared_weights
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import OBJECTIVES, Objective, unit
-from multitask.objectives.config import ObjectiveConfig
 from multitask.objectives.gradient_paradigm import GradientParadigm
 from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
-from multitask.objectives.parameters import bounds, choices, optional, parameters, text_of
+from multitask.objectives.parameters import bounds, choices, help_texts, optional, parameters, text_of
+from multitask.training.objective_config import ObjectiveConfig
 
 MOST_SENTENCES = 12
 ONLY_GRADIENTS = (GradientParadigm, GradientForm, Mixed)

@@ -37,7 +37,7 @@ from multitask.inference.explore.map_of_sentences import MOST_POINTS, Method
 from multitask.inference.search import search
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
 from multitask.models.predictions import Sentence
-from multitask.objectives.config import describe
+from multitask.objectives import describe
 from multitask.tasks.labels import class_order
 
 PAGE = 50  # rows of the table of errors

@@ -14,11 +14,11 @@ import pytest
 from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.cli.main import main
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
 from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run, refuse_file_of_run
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.training.objective_config import ObjectiveConfig
 
 
 @dataclass(frozen=True)

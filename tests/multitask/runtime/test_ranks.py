@@ -26,7 +26,6 @@ from minbert.files import sha256_of_file, write_text
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD
 from multitask.models.config import HeadsConfig
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime import distributed
 from multitask.runtime.options import RunOptions
@@ -42,6 +41,7 @@ from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import ContrastiveConfig
 from multitask.training.masked_words import MaskedSource
+from multitask.training.objective_config import ObjectiveConfig
 from multitask.training.trainable import Batch
 from tests.conftest import ROOT
 

@@ -18,13 +18,13 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.objectives import build_objective
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.training.config import OptimizerConfig
+from multitask.training.objective_config import ObjectiveConfig
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
 from tests.multitask.stages.conftest import weights

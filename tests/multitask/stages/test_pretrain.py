@@ -24,7 +24,6 @@ from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.device import start
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
@@ -35,6 +34,7 @@ from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import NegativesConfig, OptimizerConfig
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
+from multitask.training.objective_config import ObjectiveConfig
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")

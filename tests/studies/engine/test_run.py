@@ -19,12 +19,12 @@ from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
 from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
+from multitask.training.objective_config import ObjectiveConfig
 from studies.engine import engines
 from studies.engine.engines import Engine
 from studies.engine.experiments import Experiment, experiment

@@ -5,12 +5,12 @@ from itertools import combinations
 
 import pytest
 
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.run_hash import changed_settings
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.fuse import FuseConfig
 from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.training.objective_config import ObjectiveConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes

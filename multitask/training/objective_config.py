@@ -1,17 +1,16 @@
 """Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast.
 
-The objectives themselves depend on tensors alone and raise ValueError; here it becomes an InputError.
+The objectives themselves depend on tensors alone and raise ValueError, which becomes an InputError here.
 """
 
-import inspect
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from minbert.errors import InputError
-from minbert.settings import help_texts, settings
+from minbert.settings import settings
 from multitask import objectives  # which imports torch on first use
-from multitask.objectives.parameters import NOTATION, expected, parameters, text_of
+from multitask.objectives.parameters import parameters, text_of
 
 if TYPE_CHECKING:
     from multitask.objectives.base import Objective
@@ -86,7 +85,7 @@ class ObjectiveConfig:
         """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
         if name != "all":
             ObjectiveConfig(name).build()
-        return describe(name)
+        return objectives.describe(name)
 
     def build(self) -> "Objective":
         """The objective itself. Imports torch. Errors list the valid names and values."""
@@ -99,28 +98,6 @@ class ObjectiveConfig:
         """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch."""
         declared = parameters(type(self.build()))
         return {name: value for name, value in self.parameters if value != declared[name].default}
-
-
-def describe(name: str) -> str:
-    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
-
-    `all` lists the objectives with the first line of their formulas.
-
-    Raises:
-        ValueError: an unknown name; the message lists the valid ones.
-    """
-    if name == "all":
-        docs = {name: inspect.cleandoc(kind.__doc__ or "") for name, kind in objectives.OBJECTIVES.items()}
-        return "\n".join(f"{name}: {doc.partition(chr(10))[0]}" for name, doc in docs.items())
-    kind = type(objectives.build_objective(name))
-    bases = kind.__mro__[1 : kind.__mro__.index(objectives.Objective)]
-    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
-    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
-    lines, texts = ["Parameters:" if parameters(kind) else "Parameters: none"], help_texts(kind)
-    for parameter, field in parameters(kind).items():
-        lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}", f"      {texts[parameter]}"]
-    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
-    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
 
 
 def _value(text: str) -> Value:
