@@ -116,7 +116,7 @@ def negatives_rows() -> Iterator[list[object]]:
 
 
 def tables() -> list[str]:
-    """The tables of docs/scaling.md in their order."""
+    """All tables; docs/scaling.md shows parts of them."""
     by_link = [f"{link} Gbit/s" for link in LINKS]
     by_way = [f"{link}{more}" for link in by_link for more in (", now", ", bf16 and overlap")]
     gathered = ["Batch", "gathered, MB", *(f"{link}, ms" for link in by_link)]

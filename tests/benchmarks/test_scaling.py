@@ -60,7 +60,7 @@ def test_every_row_of_the_page_is_part_of_one_that_the_program_prints():
 
     made = [row for table in tables() for row in rows(table)]
     shown = rows((ROOT / "docs" / "scaling.md").read_text(encoding="utf-8"))
-    assert len(shown) > 5
+    assert shown
     for row in shown:
         assert any(is_part(row, of) for of in made), f"`python -m benchmarks.scaling` does not print {row}"
 
