@@ -139,7 +139,8 @@ class Method:
 
 
 METHODS = {
-    # Yu et al. 2020, arXiv 2001.06782, algorithm 1.
+    # Yu et al. 2020, arXiv 2001.06782, algorithm 1. https://github.com/WeiChengTseng/Pytorch-PCGrad averages as
+    # `reduction = mean` does only for parameters that all tasks share; gradients of the others are added up there.
     "pcgrad": Method("PCGrad", sums=True),
     # Wang et al. 2021, arXiv 2010.05874, algorithm 1.
     "gradvac": Method("GradVac", sums=True, arguments=lambda tasks, config: {"beta": config.gradvac_beta}),

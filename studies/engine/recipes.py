@@ -58,8 +58,7 @@ class Recipes:
     multitask: FinetuneConfig  # supervised fine-tuning on the three tasks with the report's heads (sections 4.2, 5.3)
     # contrastive pre-training on the three given sets, supervised on Quora (sections 4.1, 5.3)
     supervised: PretrainConfig
-    unsupervised: PretrainConfig  # contrastive training on the three given sets without labels
-    fusion: FuseConfig
+    fusion: FuseConfig  # Table 1's other rows have its settings and rows, too
     reviews: FinetuneConfig  # fine-tuning on long reviews
     # masked language modelling that makes an encoder not tuned contrastively of the start weights; None where
     # they are such an encoder themselves
@@ -70,6 +69,7 @@ class Recipes:
     # settings of losses that differ from those of the tables, by the loss's key
     losses: Mapping[str, ObjectiveConfig] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of losses, where they differ
+    from_untuned: bool = False  # whether the multi-task report's models start from `untuned`
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
     suites: SuitesConfig = field(default_factory=SuitesConfig)  # what frozen embeddings are scored on
     suites_data: Path = Path("data/senteval")
@@ -78,6 +78,22 @@ class Recipes:
     def untuned(self) -> Node | Weights:
         """An encoder that is not tuned contrastively."""
         return self.start if self.masked is None else self.mlm(self.start, self.masked)
+
+    @property
+    def base(self) -> Node | Weights:
+        """What the models of the multi-task report start from."""
+        return self.untuned if self.from_untuned else self.start
+
+    @property
+    def unsupervised(self) -> PretrainConfig:
+        """Contrastive training on the sentences of fusion training, without labels, as fusion trains on them."""
+        fusion = self.fusion.finetune
+        same = ("epochs", "batch_size", "train_limit", "max_length", "pooling", "optimizer")
+        return PretrainConfig(
+            sources=(*fusion.tasks, *self.fusion.unlabelled),
+            **vars(self.fusion.contrastive),
+            **{name: getattr(fusion, name) for name in same},
+        )
 
     def mlm(self, start: Weights, config: MlmConfig) -> Node:
         """Masked language modelling."""
@@ -121,7 +137,7 @@ class Recipes:
         The learning rate is a multiple of the default one: Table 10's best is the double, and its row is also that of
         Tables 2 and 5. Epochs are section 5.3's where a table does not say otherwise.
         """
-        return self.pretrain(start or self.start, self._trained(self.supervised, rate, epochs))
+        return self.pretrain(start or self.base, self._trained(self.supervised, rate, epochs))
 
     def nli(self, epochs: int = 3, start: Node | None = None) -> Node:
         """Pre-training on the NLI triplets, for section 5.3's three epochs where a table does not say otherwise.
@@ -130,11 +146,11 @@ class Recipes:
         characteristics" (section 6), and Table 5 compares the two.
         """
         config = replace(self._trained(self.supervised, 2, epochs), sources=("nli",))
-        return self.pretrain(start or self.start, config)
+        return self.pretrain(start or self.base, config)
 
     def quora(self, config: PretrainConfig) -> Node:
         """Pre-training on Quora alone, otherwise as `given` at the default learning rate."""
-        return self.pretrain(self.start, replace(self._trained(config, 1, 5), sources=("quora",)))
+        return self.pretrain(self.base, replace(self._trained(config, 1, 5), sources=("quora",)))
 
     @staticmethod
     def _trained(config: PretrainConfig, rate: int, epochs: int) -> PretrainConfig:

@@ -38,8 +38,8 @@ def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
     return replace(config, **{name: getattr(REPORT, name) for name in usual}, **found)
 
 
-def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | Weights:
-    """The start weights after pre-trainings, one after the other."""
+def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | None:
+    """The recipes' base after pre-trainings, one after the other. None without any."""
     model: Node | None = None
     for step in steps:
         if step["on"] == "quora":
@@ -50,41 +50,37 @@ def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | Weights:
             node = make(start=model, **arguments)
         settings = {name: value for name, value in step.items() if name not in ("on", "rate", "epochs")}
         model = replace(node, config=changed(node.config, settings))
-    return model or recipes.start
+    return model
 
 
 def model_of(recipes: Recipes, row: Entry) -> Node:
     """The recipe of a row."""
-    start, base = pretrained(recipes, row.get("pretraining", ())), recipes.multitask
+    start: Node | Weights | None = pretrained(recipes, row.get("pretraining", ()))
+    base = recipes.multitask
     if isinstance(start, Node) and not row.get("finetuned", True):
         return start
     if row.get("recipe") == "best":  # at the preset's size
         size = replace(BEST, epochs=base.epochs, epoch_size=base.epoch_size, keep_task_bests=False)
-        base = replace(size, optimizer=base.optimizer)
-    return recipes.finetune(start, changed(base, row.get("finetune", {}), row.get("usual", ())))
+        start, base = recipes.start, replace(size, optimizer=base.optimizer)
+    return recipes.finetune(start or recipes.base, changed(base, row.get("finetune", {}), row.get("usual", ())))
 
 
 def supervised_on_sentiment(recipes: Recipes) -> dict[str, Node]:
     """Table 1's rows."""
-    sentiment = replace(
-        recipes.multitask,
-        tasks=("sentiment",),
-        untrained=("paraphrase", "similarity"),
-        heads=HeadsConfig(sharing="none", dropout=recipes.multitask.heads.dropout),
-    )
-    vanilla = recipes.finetune(recipes.start, sentiment)
-    contrastive = recipes.pretrain(recipes.start, recipes.unsupervised)
+    sentiment = recipes.fusion.finetune
+    vanilla = recipes.finetune(recipes.base, sentiment)
+    contrastive = recipes.pretrain(recipes.base, recipes.unsupervised)
     return {
         "vanilla": vanilla,
         "contrastive-first": recipes.finetune(contrastive, sentiment),
         "supervised-first": recipes.pretrain(vanilla, recipes.unsupervised),
-        "fusion": recipes.fuse(recipes.start),
+        "fusion": recipes.fuse(recipes.base),
     }
 
 
 def ensembles(recipes: Recipes) -> dict[str, Node | None]:
     """Table 2's ensembles. Only the report can have the row of the test sets."""
-    models = [recipes.finetune(start) for start in (recipes.start, recipes.nli(), recipes.given())]
+    models = [recipes.finetune(start) for start in (recipes.base, recipes.nli(), recipes.given())]
     single = [recipes.finetune(recipes.given(), replace(recipes.multitask, tasks=(task,))) for task in MAIN_TASKS]
     both = {"given-single-task": recipes.ensemble(*single), "ensemble-dev": recipes.ensemble(*models, *single)}
     return {**both, "ensemble-test": None}
@@ -95,7 +91,7 @@ OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
     "2": ensembles,
     "reviews": lambda recipes: {"reviews": recipes.finetune(recipes.start, recipes.reviews)},
     "best": lambda recipes: {"best": recipes.finetune(recipes.start, BEST)},
-    "stages": lambda recipes: {"start": Node("evaluate", EvaluateConfig(), (recipes.start,), recipes.data)},
+    "stages": lambda recipes: {"start": Node("evaluate", EvaluateConfig(), (recipes.base,), recipes.data)},
 }
 """Recipes that are more than a fine-tuning after pre-trainings, by table and row."""
 
@@ -117,7 +113,7 @@ def _row(entry: Entry, rate: float | None) -> Row:
     """A row. If the report has another learning rate than `rate` times the point's, the label gives both."""
     point, label = entry.get("point", {}), entry["label"]
     if rate is not None:
-        own = f"{point['rate'] * rate:.0e}".replace("e-0", "e-")
+        own = f"{point['rate'] * rate:.1e}".replace(".0e", "e").replace("e-0", "e-")
         label = label if own == label else f"{own} (report: {label})"
     scores = zip((OVERALL, *MAIN_TASKS), entry.get("published", ()), strict=False)
     return Row(entry.get("key") or key_of(point), label, point, {name: s for name, s in scores if not isnan(s)})

@@ -17,7 +17,7 @@ from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
-from studies.engine.presets import GIVEN, UNSUPERVISED
+from studies.engine.presets import GIVEN
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.report import run_results
@@ -65,7 +65,6 @@ def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
         data=grid_data,
         multitask=MULTITASK,
         supervised=supervised,
-        unsupervised=replace(supervised, sources=UNSUPERVISED, epochs=1, select="similarity"),
         fusion=FuseConfig(replace(SUPERVISED, epochs=1, batch_size=32, train_limit=32, keep_task_bests=False)),
         reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
         masked=MlmConfig(train_limit=32, optimizer=FAST),

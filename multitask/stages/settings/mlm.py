@@ -62,7 +62,6 @@ class MlmConfig(SentencesConfig):
 
 
 COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
-# In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
 STAGE = register(
     Stage(
         "mlm",
@@ -71,7 +70,6 @@ STAGE = register(
         "multitask.stages.reads:of_mlm",
         "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
         version=4,
-        with_seed=None,
         common=COMMON,
         distributed=True,
     )

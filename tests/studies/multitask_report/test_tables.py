@@ -87,6 +87,26 @@ def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
             assert (config.epochs, config.quora_share) == (10, 0.06)
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_ways_of_table_1_have_one_budget(name: PresetName) -> None:
+    models = table("1", PRESETS[name]).models.values()
+    trained = {node.stage: node.config for model in models for node in model.chain() if node.stage != "mlm"}
+    supervised, fusion, contrastive = trained["finetune"], trained["fuse"], trained["pretrain"]
+    assert fusion.finetune == supervised
+    assert supervised.encoder_dropout is None  # the checkpoint's, as in contrastive training
+    for setting in ("optimizer", "epochs", "batch_size", "train_limit", "pooling"):
+        assert getattr(contrastive, setting) == getattr(supervised, setting)
+    assert contrastive.sources == (*supervised.tasks, *fusion.unlabelled)
+    assert contrastive.quora_share == fusion.contrastive.quora_share
+
+
+def test_every_seed_of_small_has_its_own_masked_language_modelling() -> None:
+    for key in map(str, range(1, 11)):
+        for model in table(key, PRESETS["small"]).models.values():
+            first, *_ = model.seeded(3).chain()
+            assert (first.stage, first.config.seed) == ("mlm", 3)
+
+
 def test_labels_of_learning_rates_are_the_presets_own() -> None:
     assert [row.label for row in table("10", PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
     supervised = PRESETS["paper"].supervised
