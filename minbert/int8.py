@@ -106,7 +106,7 @@ class Range:
 
 
 class Int8Linear(PackedLinear):
-    """A linear map with rounded weights, of inputs that it rounds or that are rounded.
+    """A linear map with rounded weights. It rounds its inputs if they are not rounded yet.
 
     Args:
         linear: the map to replace.

@@ -75,9 +75,9 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     task: tuple[str, ...] = ()
     """Tasks to score. Default: all tasks of the model."""
     text: tuple[str, ...] = ()
-    """Column of the sentences, or the two columns of pairs. Default: those of the task's declaration. With --input."""
+    """Column of the sentences, or the two columns of pairs. Default: as the task declares. With --input."""
     label: str | None = None
-    """Column of the labels. Default: that of the task's declaration. With --input."""
+    """Column of the labels. Default: as the task declares. With --input."""
     separator: str | None = None
     """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
     details: Path | None = None
@@ -321,7 +321,7 @@ class Tune:
     budget: Positive | None = None
     """Minutes to search. Training of the winner comes on top."""
     trials: Count | None = None
-    """Trials to search, with those of earlier calls."""
+    """Trials to search, earlier calls included."""
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of each task's training rows to hold out and score on. It is the same rows for all trials."""
     seeds: Count = 3

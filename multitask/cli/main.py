@@ -98,7 +98,7 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
 
 
 def every_command(name: str = "") -> Iterator[Command | Group]:
-    """All commands, or those of one name; only what they need is imported."""
+    """All commands, or the commands with one name. Imports only what they need."""
     yield from (command for command in stage_commands().values() if name in ("", command.name))
     yield from (command for command in COMMANDS if name in ("", command.name))
     yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))

@@ -45,7 +45,7 @@ class Option:
         return self.name if self.positional else f"--{self.name.replace('_', '-')}"
 
     def read(self, value: Any) -> Any:
-        """What a value of TOML, of JSON or of the command line stands for; `build` checks it."""
+        """What a value from TOML, JSON or the command line stands for; `build` checks it."""
         if self.may_be_none and value in (None, "none", ["none"]):  # TOML has no null
             return None
         return [value] if self.several and not isinstance(value, list) else value

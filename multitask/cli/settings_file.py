@@ -72,7 +72,7 @@ def write_settings(path: Path, prog: str, given: Mapping[str, Any], defaults: Ma
 
 
 def _toml(value: Any) -> str:
-    """A value as JSON, of which TOML differs in two things."""
+    """A value as JSON. TOML differs from it in two things."""
     text = json.dumps("none" if value is None else value, ensure_ascii=False, default=str)
     return text.replace("\x7f", "\\u007f")
 

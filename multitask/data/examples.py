@@ -44,7 +44,7 @@ class Examples:
 
     @property
     def gold(self) -> NDArray[np.float32]:
-        """The labels, of rows that were read with labels."""
+        """The labels. The rows must have been read with labels."""
         assert self.labels is not None, "these rows were read without labels"
         return self.labels
 

@@ -32,7 +32,7 @@ def copy_sample(folder: Path) -> list[Path]:
 
 
 def _bundled(name: str) -> Iterator[Path]:
-    """The files of one of the `FOLDERS`: those of the checkout if there is one, else those of the installed package."""
+    """The files of one of the `FOLDERS`, from the checkout if there is one, else from the installed package."""
     if (CHECKOUT / name).is_dir():
         yield from sorted((CHECKOUT / name).iterdir())
         return

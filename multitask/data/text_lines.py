@@ -20,7 +20,7 @@ UNSUSPECTED = 1 << 21
 
 
 def suffixes(path: Path) -> tuple[str, str]:
-    """The suffix of a file's format and that of its compression: `.csv` and `.gz` of `train.csv.gz`."""
+    """The suffixes of a file's format and compression: `.csv` and `.gz` for `train.csv.gz`."""
     compression = GZIP if path.suffix.lower() == GZIP else ""
     return (path.with_suffix("") if compression else path).suffix.lower(), compression
 

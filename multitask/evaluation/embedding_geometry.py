@@ -31,7 +31,7 @@ UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 def geometry(
     columns: Sequence[Sequence[str]], gold: NDArray[np.floating[Any]], table: EmbeddingTable
 ) -> dict[str, float | None]:
-    """Geometry of the sentences of pairs with gold similarities, at least two of which are different.
+    """Geometry of the sentences of pairs with gold similarities. At least two sentences must differ.
 
     Returns:
         `alignment`: mean squared distance of positive pairs, lower is closer; None without positive pairs.

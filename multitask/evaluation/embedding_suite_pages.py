@@ -102,7 +102,7 @@ def _overlap(result: SuiteResult) -> list[list[str]]:
 
 
 def _details(result: SuiteResult) -> list[list[str]]:
-    """All measures of each task, without those of sub-sets."""
+    """All measures of each task, but not of its sub-sets."""
     frame = pandas.json_normalize([dict(task.scores) for task in result.tasks.values()], sep=" ")
     frame = frame[[name for name in frame if not name.startswith("subsets ")]]
     shown = _number if SUITES[result.suite].main is None else _points

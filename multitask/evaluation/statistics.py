@@ -90,7 +90,7 @@ def sides(terms: Sequence[tuple[float, Values]]) -> list[Values]:
 
 
 def _share(terms: Sequence[tuple[float, Values]]) -> float:
-    """The variance of Σ weight · mean for independent rows, relative to that of one seed's score."""
+    """The variance of Σ weight · mean for independent rows, relative to the variance of one seed's score."""
     return sum(weight**2 / len(scores) for weight, scores in terms)
 
 

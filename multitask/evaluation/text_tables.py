@@ -59,7 +59,7 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
 
 
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:
-    """Dev scores in an ensemble's evaluation.json, of it and its members, then each member's weight on each task."""
+    """Dev scores of an ensemble and its members, as in its evaluation.json, and each member's weight on each task."""
     members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
     rows = [["dev score", "overall", *tasks]]
     for label, found in (*members.items(), (method, evaluation)):

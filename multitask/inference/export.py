@@ -26,7 +26,7 @@ from multitask.runs.artefact import is_run, without_folders
 logger = logging.getLogger("multitask")
 
 MARK = "export.json"
-"""The file by which a folder says that it is an export, which another one may replace."""
+"""A folder with this file is an export, which a new export may replace."""
 ONNX_TOLERANCE = 1e-4  # largest difference between ONNX Runtime's embeddings and ours
 ONNX_PACKAGES = ("onnx", "onnxscript")
 CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps.", "Nobody wakes it, and it goes on. " * 100]

@@ -18,9 +18,9 @@ class HardNegatives:
     """Choose among the texts nearest to the anchor, without known positives: skip the first so many, and stop after
     this many."""
     margin: AtLeastZero | None = None
-    """A negative's cosine with the anchor is at least this much below that of the anchor's positives."""
+    """A negative's cosine with the anchor is lower than the positives' cosines by at least this much."""
     relative_margin: AtMostOne | None = 0.95
-    """A negative's cosine is at most this share of that of the anchor's positives; `none`: any cosine."""
+    """A negative's cosine is at most this share of the positives' cosines; `none`: any cosine."""
     negatives: Count = 1
     """Most negatives of an anchor."""
     sampling: Literal["first", "random"] = "first"

@@ -62,7 +62,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
 
 @contextmanager
 def index_of(encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str | None, output: Path) -> Iterator[Index]:
-    """The embeddings of a corpus: those of an .npy file, or of a text file or all sentences of the pairs.
+    """The embeddings of a corpus: an .npy file, a text file, or all sentences of the pairs.
 
     The latter are written into a folder next to the output, which is removed at the end.
     """

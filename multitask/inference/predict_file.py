@@ -94,7 +94,7 @@ def common_format(tasks: Sequence[Task], form: str) -> Dialect:
 
 
 def _check_header(table: Table, new: Sequence[str]) -> None:
-    """Raise InputError if cells would be lost: two columns have no name, or one has that of an added one."""
+    """Raise InputError if cells would be lost: two columns have no name, or one has the name of an added column."""
     if table.columns.count("") > 1:
         raise InputError(f"{table.name}: two columns have no name; name them")
     if clash := sorted(set(new) & set(table.columns)):

@@ -111,7 +111,7 @@ class SentenceTransformersEncoder:
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
-        """Hash of what decides an embedding but for rounding: the model's files and the pooling; 64 hex digits."""
+        """Hash (64 hex digits) of the model's files and the pooling, which decide an embedding up to rounding."""
 
     def encode(
         self,

@@ -100,7 +100,7 @@ def pair_input(task: Task, config: HeadsConfig) -> PairInput:
 
 
 class Heads(nn.ModuleDict):
-    """Heads by the names of their tasks, which may be those of a module's attributes, such as `type`."""
+    """Heads by the names of their tasks. A name may also be an attribute of modules, such as `type`."""
 
     def __setitem__(self, name: str, head: nn.Module) -> None:
         self._modules[name] = head

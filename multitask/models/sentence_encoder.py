@@ -97,7 +97,7 @@ class SentenceEncoder:
 
     @property
     def identity(self) -> str:
-        """Hash of what decides an embedding but for rounding: the folder's files, pooling and length; 64 hex digits."""
+        """Hash (64 hex digits) of the folder's files, pooling and length, which decide an embedding up to rounding."""
         decisive = (file_hashes(Path(self.name)), self.pooling, self.max_length)
         return sha256(repr(decisive).encode()).hexdigest()
 

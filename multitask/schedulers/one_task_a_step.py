@@ -75,7 +75,7 @@ class ProportionalSampling(Scheduler):
 class AnnealedSampling(ProportionalSampling):
     """Proportional sampling with an alpha that falls from 1 to 0.2: 1 - 0.8 (e - 1) / (E - 1) in epoch e of E.
 
-    The source is that of `proportional`.
+    The source is the paper of `proportional`.
     """
 
     def exponent(self, epoch: int) -> float:

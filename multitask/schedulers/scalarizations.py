@@ -110,7 +110,7 @@ class Method:
     """A scalarizer of torchjd."""
 
     name: str  # of its class in torchjd
-    # maps the number of tasks to the factor that makes the gradient of equal losses that of `average`
+    # maps the number of tasks to a factor: with equal losses, the gradient is then the one of `average`
     scale: Callable[[int], float] = lambda tasks: 1.0
     # maps the number of tasks and the configuration to arguments of the class
     arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}

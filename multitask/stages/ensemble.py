@@ -209,7 +209,7 @@ def _soup(
     if len({member.seed for member in members}) > 1:
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     dev = examples["dev"]
-    # A soup's probabilities are not those of its members, so it needs thresholds and temperatures of its own.
+    # A soup predicts other probabilities than its members, so it needs its own thresholds and temperatures.
     calibrate = any(task.declaration().get("temperature") for member in members for task in member.tasks.values())
 
     def tuned(model: MultitaskModel) -> Estimates:
@@ -289,7 +289,7 @@ def select_greedily(
 
 
 def rank(score: float, higher_is_better: bool = True) -> float:
-    """A score by which models can be ordered: an undefined one counts as the worst."""
+    """A score that orders models: an undefined score counts as the worst."""
     return -np.inf if np.isnan(score) else score if higher_is_better else -score
 
 

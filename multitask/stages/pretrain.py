@@ -76,7 +76,7 @@ class HeldOut:
     """Different first sentences of the similarity dev set, always the same, and the gradient that they would get.
 
     Training batches are probed as the objective sees them: projected, and after the encoder has been fitted to them.
-    Here the embeddings are the encoder's own, which are what a user gets, of sentences that are not trained on.
+    The sentences are held out, and embedded without the projection, as a user embeds them.
 
     Raises:
         InputError: the set has fewer sentences than `count`, or the objective learns from labels.
@@ -95,7 +95,7 @@ class HeldOut:
         self.objective = objective
 
     def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:
-        """Scalars by name, of two dropout views. Draws the same dropout each time, and no other random numbers."""
+        """Scalars of two dropout views, by name. Each call draws the same dropout, and no other random numbers."""
         batch = PackedBatch.from_sequences([*self.tokens, *self.tokens]).to(runtime.device)
         before = generator_states(runtime.device)
         try:
@@ -225,7 +225,7 @@ class Pretraining(SourceTraining):
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
-        """The correlation that selects, of the start weights."""
+        """The start weights' value of the correlation that selects models."""
         self.module.eval()
         with torch.no_grad():
             scores = self.evaluate().scores

@@ -87,7 +87,7 @@ def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run
 
 
 def _rewound(weights: Weights, begin: Start) -> Start:
-    """Load the weights to rewind to. Raises InputError unless shapes and tokenizer are those of the start."""
+    """Load the weights to rewind to. Raises InputError if they differ from the start in shapes or tokenizer."""
     source = Start.load(weights, begin.pooling, seed=0)
 
     def kind(start: Start) -> tuple[object, ...]:

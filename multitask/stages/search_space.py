@@ -59,7 +59,7 @@ Chosen = Mapping[str, Any]
 
 
 def each_value(space: Space) -> list[dict[str, Any]]:
-    """Choices that have every value at least once: the first ones, but for one option."""
+    """Choices that have every value at least once: all options but one have their first value."""
     first = {name: values.values[0] for name, values in space.items()}
     return [first | {name: value} for name, values in space.items() for value in values.values]
 

@@ -65,7 +65,7 @@ class Search:
         return start, config, key_of(STAGE, [identity_of(start)], self.data, config, runtime)
 
     def _keys(self) -> list[RunKey]:
-        """Keys of trials that have every value, but for those with values that exclude one another."""
+        """Keys of trials that have every value, except values that exclude one another."""
         chosen = each_value(self.space)
         legal = [of for of in chosen if not self._excluded(of)]
         return [self.trial_of(of)[2] for of in legal or chosen]

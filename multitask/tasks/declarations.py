@@ -66,7 +66,7 @@ def task_named(data: str | Path, name: str) -> Task:
 
 
 def files_folder(data: Path) -> Path:
-    """The folder of further training sentences: the data folder itself, or that of the tasks file."""
+    """The folder of further training sentences: the data folder, or the folder of the tasks file."""
     return data.parent if data.suffix == ".toml" else data
 
 

@@ -48,7 +48,7 @@ def number(value: Any) -> float | None:
 
 
 def parts(value: Any, separator: str) -> list[str] | None:
-    """The labels of a list, of a JSON list as text, or of a text with separators; None if the value is blank."""
+    """The labels in a list, in the text of a JSON list, or in a text with separators; None if the value is blank."""
     if isinstance(value, str):
         text = value.strip()
         if not text:

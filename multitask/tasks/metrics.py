@@ -1,4 +1,4 @@
-"""The tasks' scores, of arrays in file order. A score that is undefined is NaN."""
+"""The tasks' scores, computed from arrays in file order. An undefined score is NaN."""
 
 import math
 from typing import Any, Literal
@@ -39,7 +39,7 @@ def ordinal_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str
 
 
 def class_f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """F1 of each class, [classes]; 0 of a class that neither occurs nor is predicted."""
+    """F1 of each class, [classes]; 0 for a class that neither occurs nor is predicted."""
     counts = confusion.sum(axis=0) + confusion.sum(axis=1)  # of each class: predicted plus gold
     return 2 * confusion.diagonal() / np.maximum(counts, 1)
 

@@ -197,7 +197,7 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple
         others = max(len(rows) - 1, 1)
         rounds = -(-partners // others)
         for place, row in enumerate(rows):
-            # Steps from a row around its label's rows; no step but that of a lone row leads back to it.
+            # Steps from a row around its label's rows. Only a row that is alone with its label comes back to itself.
             steps = np.concatenate([1 + draws.permutation(others) for _ in range(rounds)])[:partners]
             first.append(np.full(partners, row))
             second.append(rows[(place + steps) % len(rows)])

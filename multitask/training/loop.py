@@ -62,7 +62,7 @@ class LoopConfig:
         return self.watch_every is not None and step % self.watch_every == 0
 
     def evaluates(self, steps: int, epoch: int, ends_epoch: bool) -> bool:
-        """Whether to evaluate after so many steps, the last of which is in an epoch (from 0) and may end it."""
+        """Whether to evaluate after so many steps. The last of them is in `epoch` (from 0), and may end it."""
         if self.evaluate_every is None:
             return ends_epoch
         return steps % self.evaluate_every == 0 or (ends_epoch and epoch == self.epochs - 1)

@@ -135,7 +135,7 @@ def _numbers_of_embeddings(
 ) -> Tensor:
     """A number of the prediction for copies of a row with other word embeddings [copies, tokens, hidden]."""
     copies, tokens, _ = embeddings.shape
-    # The embeddings take the place of the table of words, and their numbers that of token ids.
+    # The embeddings take the place of the word table, and their row numbers the place of token ids.
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
     batch = PackedBatch.from_sequences(*sequences)

@@ -68,7 +68,7 @@ Batch = list[tuple[Job, list[Tokens]]]
 
 
 class Batcher:
-    """Computes the embeddings of requests' inputs, of which at most `most_waiting` wait. The model is in eval mode."""
+    """Embeds the inputs of requests. At most `most_waiting` inputs wait. The model is in eval mode."""
 
     def __init__(self, model: MultitaskModel, most_waiting: int, metrics: Metrics) -> None:
         self.model = model

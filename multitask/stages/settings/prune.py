@@ -34,7 +34,7 @@ class PruneConfig(SentencesConfig):
     scope: Literal["global", "layer"] = "global"
     """Remove these units of the whole encoder, or the same share of each layer."""
     normalize_scores: bool = False
-    """Divide the scores of heads, and those of neurons, by their norm within each layer."""
+    """Within each layer, divide the scores of heads by their norm, and the scores of neurons by theirs."""
     rounds: Count = 1
     """Remove the share in this many steps, and compute new scores before each."""
     batch_size: Count = 64
