@@ -1,8 +1,9 @@
-"""The study of the multi-task report: its tables, and tables beyond it. No claims of the report are checked."""
+"""The study of the multi-task report: its tables, tables beyond it, and the claims that they decide."""
 
 from pathlib import Path
 
 from studies.multitask_report.tables import TABLES
-from studies.study import Study
+from studies.study import Paper, Study
 
-STUDY = Study(Path(__file__).parent, TABLES)
+REPORT = Paper("report", "Multi-task report", "CS224N", "Contrastive Learning for Generalizable Sentence Embeddings")
+STUDY = Study(Path(__file__).parent, TABLES, (REPORT,))

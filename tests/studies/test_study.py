@@ -46,7 +46,8 @@ above = 0.5
 
 def test_every_folder_with_a_study_is_found() -> None:
     assert len(all_studies()) == len(PAPERS) == 3
-    assert [paper.key for study in all_studies() for paper in study.papers] == ["paradigm", "inadequacy", "sparse"]
+    papers = [paper.key for study in all_studies() for paper in study.papers]
+    assert papers == ["paradigm", "inadequacy", "report", "sparse"]
 
 
 def test_a_new_folder_is_a_new_study(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
