@@ -1,6 +1,6 @@
 """Tables that vary one parameter: margin, temperature or ratio, batch, data size, domain, negatives, encoder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from math import sqrt
@@ -62,18 +62,25 @@ SENTENCES = 3000  # of a domain; the smallest domain of the course's data, capti
 
 
 def each_loss(
-    key: str, parameter: str, changed: Callable[[PretrainConfig, Any], PretrainConfig]
+    key: str,
+    parameter: str,
+    changed: Callable[[PretrainConfig, Any], PretrainConfig],
+    losses: Mapping[str, str] | None = None,
 ) -> Callable[[Recipes], Experiment]:
     """A table with every compared loss at every value of a parameter.
 
-    `changed` makes a row's training of the usual one and the value.
+    `changed` makes a row's training of the usual one and the value. `losses` have default settings and these labels.
     """
+    compared = (
+        {name: ObjectiveConfig(name) for name in losses} if losses else {name: OBJECTIVES[name] for name in COMPARED}
+    )
 
     def lines(recipes: Recipes) -> Iterator[Line]:
-        for objective, entry in product(COMPARED, ROWS[key]):
+        for objective, entry in product(compared, ROWS[key]):
             value = entry.get("key")
-            config = replace(changed(recipes.views, value), objective=OBJECTIVES[objective])
-            row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {entry['label']}")
+            config = replace(changed(recipes.views, value), objective=compared[objective])
+            label = f"{(losses or LABELS)[objective]}, {entry['label']}"
+            row = Row.at({"objective": objective, parameter: value}, label)
             yield row, recipes.pretrain(recipes.untuned, config)
 
     return table(key, lines)
@@ -102,6 +109,15 @@ def in_domain(usual: PretrainConfig, source: str) -> PretrainConfig:
     return replace(usual, sources=(source,), train_limit=min(SENTENCES, usual.train_limit or SENTENCES))
 
 
+def few_negatives_of(usual: PretrainConfig, count: int) -> PretrainConfig:
+    """Training with so many negatives of each anchor."""
+    return replace(usual, sampling=NegativesConfig("random", negatives_kept=count))
+
+
+DISSIPATING = {
+    loss["key"]: loss["label"] for loss in ROWS["decoupled"] if loss["key"] in ("infonce", "align_uniform", "dcl")
+}
+few_negatives = each_loss("few-negatives", "negatives", few_negatives_of, DISSIPATING)
 batch_sizes = each_loss("batch-sizes", "batch_size", batches_of)
 data_sizes = each_loss("data-sizes", "limit", limited_to)
 domains = each_loss("domains", "source", in_domain)
@@ -147,4 +163,4 @@ def shape_lines(recipes: Recipes) -> Iterator[Line]:
 
 shapes = table("shapes", shape_lines)
 
-TABLES = (gradient, gradient_suites, batch_sizes, data_sizes, domains, negatives, shapes)
+TABLES = (gradient, gradient_suites, few_negatives, batch_sizes, data_sizes, domains, negatives, shapes)

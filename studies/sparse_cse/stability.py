@@ -46,22 +46,30 @@ def stability(
     seeds: int,
     options: RunOptions,
     batch_sizes: Sequence[int] = BATCH_SIZES,
+    others: Sequence[Path] = (),
 ) -> pandas.DataFrame:
     """Score an encoder's units again and again, and compare the ranks, as `agreements` does.
 
     Each of the `seeds`, two or more, draws other batches and other halves of the rows. `batch_sizes` are compared with
-    that of `config`.
+    that of `config`, and the pairs of `others`, folders with similarity pairs of other kinds of text, with those of
+    `data`.
     """
     if seeds < 2:
         raise InputError(f"--seeds {seeds}: expected at least 2")
     score, rows = _scorer(start, data, config, options)
     size = config.batch_size
+
+    def scored(other: Path) -> Units:
+        theirs, all_rows = _scorer(start, other, config, options)
+        return theirs(all_rows, size, 0)
+
     whole = [score(rows, size, seed) for seed in range(seeds)]
     halves = [np.array_split(generator(seed, "halves of the rows").permutation(rows), 2) for seed in range(seeds)]
     pairs = {
         "seeds of the batches": list(combinations(whole, 2)),
         "halves of the data": [(score(first, size, 0), score(second, size, 0)) for first, second in halves],
         **{f"batches of {size} and {other}": [(whole[0], score(rows, other, 0))] for other in batch_sizes},
+        **{f"pairs of {data.name} and {other.name}": [(whole[0], scored(other))] for other in others},
     }
     return agreements(pairs)
 

@@ -6,6 +6,7 @@ contrastively in the same way as the whole encoder. Every seed has its own rando
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from minbert.config import ModelType
@@ -158,4 +159,45 @@ def sparsity_rewinding(recipes: Recipes) -> Experiment:
     return _table(recipes, "sparsity-rewinding", lines)
 
 
-TABLES = (sparsity, sparsity_own, sparsity_rewinding, sparsity_encoders, sparsity_scores)
+MOMENTS = (0, 1, 2)  # epochs of three
+
+
+def sparsity_moments(recipes: Recipes) -> Experiment:
+    """Does it matter to which moment of its training an encoder is rewound?"""
+    states: list[Node | Weights] = [recipes.untuned]
+    states += [recipes.pretrain(recipes.untuned, replace(recipes.recovery, epochs=n)) for n in (1, 2, 3)]
+    *_, whole = states
+    assert isinstance(whole, Node)
+    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    for share, moment in product(REWINDING_SHARES, MOMENTS):
+        left = recipes.prune(whole, replace(recipes.pruning, share=share), states[moment])
+        row = Row.at({"share": share, "epochs": moment}, f"{share:.0%}, rewound to epoch {moment}")
+        lines.append((row, recipes.pretrain(left, whole.config)))
+    return _table(recipes, "sparsity-moments", lines)
+
+
+LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+LAMBDA_SHARES = (0.05, 0.1, 0.2, 0.5)
+
+
+def sparsity_lambda(recipes: Recipes) -> Experiment:
+    """Does the best share depend on λ, in an encoder that is trained here?"""
+    whole = recipes.pretrain(recipes.untuned, recipes.recovery)
+    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    for share, weight in product(LAMBDA_SHARES, LAMBDAS):
+        config = replace(recipes.pruning, share=share, uniformity_weight=weight)
+        left = recipes.prune(whole, config, recipes.untuned)
+        row = Row.at({"share": share, "lambda": weight}, f"{share:.0%}, λ = {weight:g}")
+        lines.append((row, recipes.pretrain(left, recipes.recovery)))
+    return _table(recipes, "sparsity-lambda", lines)
+
+
+TABLES = (
+    sparsity,
+    sparsity_own,
+    sparsity_rewinding,
+    sparsity_moments,
+    sparsity_lambda,
+    sparsity_encoders,
+    sparsity_scores,
+)

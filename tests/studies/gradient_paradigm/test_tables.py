@@ -10,7 +10,7 @@ from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives
-from studies.gradient_paradigm.tables_of_sweeps import VARIED, batch_sizes, data_sizes, domains, gradient
+from studies.gradient_paradigm.tables_of_sweeps import VARIED, batch_sizes, data_sizes, domains, few_negatives, gradient
 
 Make = Callable[[Recipes], Experiment]
 
@@ -60,6 +60,7 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
         (batch_sizes, {"objective", "batch_size", "chunk", "optimizer"}),
         (data_sizes, {"objective", "train_limit", "probe_every"}),
         (domains, {"objective", "sources"}),
+        (few_negatives, {"objective", "sampling"}),
     ],
 )
 def test_rows_differ_in_what_is_compared_only(recipes: Recipes, make: Make, varied: set[str]) -> None:

@@ -46,11 +46,13 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
         lambda pairs: seen.extend(pairs["seeds of the batches"]) or original(pairs),
     )
     config, options = PruneConfig(train_limit=16, batch_size=8), RunOptions("cpu", "fp32", tmp_path)
-    found = stability(str(tiny_encoder), small_data, config, 3, options, (4,))
+    found = stability(str(tiny_encoder), small_data, config, 3, options, (4,), [small_data])
     counts = found.groupby(["differs", "units"]).size().to_dict()
-    kinds = {"seeds of the batches": 3, "halves of the data": 3, "batches of 8 and 4": 1}
+    same = f"pairs of {small_data.name} and {small_data.name}"
+    kinds = {"seeds of the batches": 3, "halves of the data": 3, "batches of 8 and 4": 1, same: 1}
     assert counts == {(what, name): count for what, count in kinds.items() for name in ("heads", "neurons")}
-    assert found.correlation.between(-1, 1).all()
+    assert found.correlation.between(-1, 1 + 1e-9).all()
+    assert found[found.differs == same].correlation.to_list() == pytest.approx([1, 1])
     with np.load(prune(str(tiny_encoder), small_data, config, options).folder / "scores.npz") as arrays:
         expected = torch.from_numpy(arrays["neuron_scores"])
     assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)

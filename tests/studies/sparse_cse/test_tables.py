@@ -1,5 +1,6 @@
 """SparseCSE's tables: what is rewound, what scores it, and what is removed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,15 @@ from multitask.runs.artefact import Artefact
 from studies.engine.recipes import Recipes
 from studies.report.run_results import RunResult
 from studies.sparse_cse.figures import removed
-from studies.sparse_cse.tables import pruned, sparsity_encoders, sparsity_own, sparsity_rewinding, sparsity_scores
+from studies.sparse_cse.tables import (
+    pruned,
+    sparsity_encoders,
+    sparsity_lambda,
+    sparsity_moments,
+    sparsity_own,
+    sparsity_rewinding,
+    sparsity_scores,
+)
 
 
 def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -> None:
@@ -32,6 +41,20 @@ def test_rewound_and_kept_weights_are_those_of_the_tables_words(recipes: Recipes
     assert kept.parents == (whole,)
     assert trained == recipes.pretrain(kept, recipes.recovery)
     assert models["whole-again"] == recipes.pretrain(whole, recipes.recovery)
+
+
+def test_moments_are_shorter_trainings_and_lambda_alone_varies(recipes: Recipes) -> None:
+    models = sparsity_moments(recipes).models
+    whole = models["whole"]
+    for epochs in (0, 1, 2):
+        [left] = models[f"share=0.1,epochs={epochs}"].needs
+        shorter = replace(whole, config=replace(whole.config, epochs=epochs)) if epochs else recipes.untuned
+        assert left.parents == (whole, shorter)
+    assert (whole.config.epochs, models["share=0.1,epochs=2"].config) == (3, whole.config)
+    of_lambda = sparsity_lambda(recipes).models
+    assert of_lambda["share=0.1,lambda=0.5"] == sparsity_own(recipes).models[pruned(0.1, "score")]
+    [left] = of_lambda["share=0.1,lambda=0.25"].needs
+    assert left.config.uniformity_weight == 0.25
 
 
 def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None:
