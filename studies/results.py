@@ -22,9 +22,9 @@ from minbert.files import atomic_file
 from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 
-VERSION = 4
+VERSION = 5
 """Of the file."""
-READABLE = (3, VERSION)
+READABLE = (3, 4, VERSION)
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 RANDOM_WEIGHTS = "random weights"
@@ -76,7 +76,7 @@ class Column:
     """Of those that agree, so many differ significantly; of the others, `contrary`."""
     contrary: int = 0
     alike: bool = True
-    """Whether one variance over seeds describes all rows; otherwise each row has its own."""
+    """Of files of earlier versions: whether intervals pool the variance over seeds of all rows."""
     significant_from: tuple[float, float] | None = None
     """How large a difference to the reference row must be to be significant, of the row that varies least and of the
     one that varies most; None if no row is tested, or if there is a single seed."""

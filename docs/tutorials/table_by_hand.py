@@ -88,26 +88,24 @@ for task in TASKS:
     for row in rows:
         own = [place for place, key in enumerate(models) if key[0] == row]
         observed = np.array([scores[task][row, seed] for seed in seeds])  # [seeds]
-        sampled[row][task] = SampledScores(observed, resampled[:, own])
+        sampled[row][task] = SampledScores(seeds, observed, resampled[:, own])
 for row in rows:
     sampled[row]["overall"] = SampledScores.mean_of([sampled[row][task] for task in TASKS])
 
 # %% [markdown]
 # ## The table
 #
-# `Spread.pooled` estimates the variance over seeds from all rows together. `contrast` computes a mean over seeds, or a difference of two
-# means, with its interval.
+# `contrast` computes a mean over seeds, or a difference of two rows seed by seed, with its interval.
 
 # %%
-from multitask.evaluation.statistics import Spread, contrast, holm
+from multitask.evaluation.statistics import contrast, holm
 
 columns = ("overall", *TASKS)
-spreads = {column: Spread.pooled([sampled[row][column].observed for row in rows]) for column in columns}
 print(f"{'':9}" + "".join(f"{column:>24}" for column in columns))
 for row in rows:
     cells = []
     for column in columns:
-        mean = contrast([(1.0, sampled[row][column])], spreads[column])
+        mean = contrast([(1.0, sampled[row][column])])
         low, high = mean.interval()
         cells.append(f"{mean.value:.3f} [{low:.3f}, {high:.3f}]")
     print(f"{row:9}" + "".join(f"{cell:>24}" for cell in cells))
@@ -122,7 +120,7 @@ for row in rows:
 # Differences to the row "average", with 95% intervals
 from matplotlib import pyplot as plt
 
-differences = {c: contrast([(1.0, sampled["pcgrad"][c]), (-1.0, sampled["average"][c])], spreads[c]) for c in columns}
+differences = {c: contrast([(1.0, sampled["pcgrad"][c]), (-1.0, sampled["average"][c])]) for c in columns}
 adjusted = holm([difference.p_value() for difference in differences.values()])
 for (column, difference), p in zip(differences.items(), adjusted, strict=True):
     low, high = difference.interval()

@@ -1,4 +1,4 @@
-"""How sure a score is: spread over seeds, bootstrap intervals, paired tests, and correction for multiple tests.
+"""How sure a score is: variance over seeds, bootstrap intervals, paired tests, and correction for multiple tests.
 
 A dev score varies by chance for two reasons, and every interval and test here covers both.
 
@@ -7,16 +7,16 @@ and Tibshirani 1993, chapter 13; for systems on one test set Koehn 2004, Berg-Ki
 scored on the same resamples, so that a difference of two models is paired. The dev sets of the tasks are resampled
 independently of each other.
 
-Seeds: another seed would give another model. Resampling the seeds themselves underestimates this if there are few
-(three seeds have ten distinct resamples, with two thirds of the variance). Instead, we shift a mean over seeds by
-s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher
-1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
-pooled degrees of freedom. For normal scores of equal spread, this alone is exact. Where the rows' variances differ
-(Bartlett 1937, at the 5% level), the variances of the compared rows are used instead, as an approximation (Welch 1947).
-Then rows that are averaged before they are compared are averaged within each seed. Together with the resampled
-examples it is a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are
-part of both, so intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over
-seeds is unknown; intervals then describe these models on other examples, not the methods.
+Seeds: another seed would give another model. Rows of a table share seeds, data order and parents, so that a contrast of
+rows is one number for each seed that all of them have. Resampling these numbers underestimates their variance if there
+are few (three seeds have ten distinct resamples, with two thirds of the variance). Instead, we shift their mean by
+s/√seeds · t. Here s² is their own variance over seeds, and t is drawn from Student's distribution: this alone is the
+paired t test (Student 1908). Nothing is borrowed from other rows: one row that varies six times as much would break the
+tests of the others under a pooled variance and under moderated ones (Smyth 2004), as `benchmarks/error_rates.py` shows.
+Rows without two common seeds are compared as independent ones (Welch 1947). Together with the resampled examples the
+shift makes a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part
+of both, so intervals tend to be too wide rather than too narrow. With one seed, the variance over seeds is unknown;
+intervals then describe these models on other examples, not the methods.
 
 A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
 recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
@@ -26,13 +26,14 @@ outputs are exchangeable, and it can include seeds. (With three seeds, a permuta
 Imports no torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bartlett
+from scipy.stats import t as student
 
 from multitask.runtime.random_streams import generator
 
@@ -47,70 +48,21 @@ ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Variance over seeds, and its degrees of freedom. Both are 0 if no row has two seeds."""
-
-    variance: float
-    degrees: float
-
-    @classmethod
-    def pooled(cls, rows: Sequence[Values]) -> Self:
-        """Estimate it from several rows' scores, [seeds] each, around each row's own mean."""
-        degrees = sum(len(scores) - 1 for scores in rows)
-        squares = sum(float(np.square(scores - scores.mean()).sum()) for scores in rows)
-        return cls(squares / degrees if degrees else 0.0, degrees)
-
-    @classmethod
-    def welch(cls, terms: Sequence[tuple[float, Values]]) -> Self:
-        """Estimate it for a contrast of rows that vary differently, from weights and scores, [seeds] each.
-
-        Each side has its own variance, and the degrees of freedom are those of the sum (Satterthwaite 1946, Welch
-        1947). If a row has less than two seeds, the variance is unknown and both are 0.
-        """
-        if min(len(scores) for _, scores in terms) < 2:
-            return cls(0.0, 0)
-        found = sides(terms)
-        freedom = np.array([len(scores) - 1 for scores in found])
-        errors = np.array([scores.var(ddof=1) / len(scores) for scores in found])
-        degrees = errors.sum() ** 2 / (errors**2 / freedom).sum() if errors.any() else freedom.sum()
-        return cls(float(errors.sum() / _share(terms)), float(degrees))
-
-
-def sides(terms: Sequence[tuple[float, Values]]) -> list[Values]:
-    """What varies over seeds in Σ weight · mean: the weighted sums of the rows of positive and of negative weight.
-
-    Rows of one seed may share chance, such as one random ranking for several shares of pruning. Their sum in each seed
-    has the right variance, however they depend on each other; rows of one side have the same seeds, in this order. The
-    two sides are treated as independent. That is cautious if what they share moves both the same way.
-    """
-    found: dict[bool, Values] = {}
-    for weight, scores in terms:
-        found[weight > 0] = found.get(weight > 0, 0) + weight * scores
-    return list(found.values())
-
-
-def _share(terms: Sequence[tuple[float, Values]]) -> float:
-    """The variance of Σ weight · mean for independent rows, relative to the variance of one seed's score."""
-    return sum(weight**2 / len(scores) for weight, scores in terms)
-
-
-def vary_alike(rows: Sequence[Values]) -> bool:
-    """Whether nothing at the 5% level shows that rows vary differently over seeds, [seeds] each (Bartlett 1937).
-
-    Rows whose seeds have one score are left out: scores are counts, so ties are chance, and the test knows no zero.
-    """
-    varied = [scores for scores in rows if len(scores) > 1 and scores.std(ddof=1) > ROUNDING]
-    if len(varied) < 2:
-        return True
-    return not bartlett(*varied).pvalue < LEVEL  # NaN where rounding makes equal variances' statistic negative
-
-
-@dataclass(frozen=True)
 class Uncertain:
-    """A number, and draws of the values that it could have with other examples and other seeds, [samples]."""
+    """A number, and the values that it could have with other examples and other seeds."""
 
     value: float
-    draws: Values
+    examples: Values
+    """Draws of its values with other examples, [samples]."""
+    error: float = 0.0
+    """Its standard error over seeds."""
+    degrees: float = 0.0
+    """Degrees of freedom of this error; 0 if it is unknown."""
+
+    @cached_property
+    def draws(self) -> Values:
+        """Draws of its values with other examples and other seeds, [samples]."""
+        return self.examples + self.error * _student(self.degrees, len(self.examples)) if self.error else self.examples
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The interval's bounds: a share of level / 2 of the draws lies below and the same share above."""
@@ -118,12 +70,19 @@ class Uncertain:
         return float(low), float(high)
 
     def detectable(self, bound: float = 0.0, level: float = LEVEL) -> float:
-        """The smallest true value whose interval would lie above the bound with a probability of `POWER`.
+        """The smallest true value that such an experiment would show to be above the bound with probability `POWER`.
 
-        Half of the interval's width must fit between the bound and all but the lowest estimates of such a value.
+        It is for an experiment done again, whose standard error over seeds varies as that of this one does. Without
+        examples, this is the noncentral t distribution averaged over the errors that these seeds may come from.
         """
-        low, high = np.quantile(self.draws, (level / 2, POWER))
-        return bound + float(high - low)
+        margin, estimates = self.value - np.quantile(self.examples, level / 2), self.examples - self.value
+        if self.error:
+            draws, size = generator(SEED, "experiments done again"), len(self.examples)
+            true = self.error / np.sqrt(draws.chisquare(self.degrees, size) / self.degrees)
+            found = true * np.sqrt(draws.chisquare(self.degrees, size) / self.degrees)
+            margin = np.hypot(margin, student.ppf(1 - level / 2, self.degrees) * found)
+            estimates = estimates + true * draws.normal(size=size)
+        return bound + float(np.quantile(margin - estimates, POWER))
 
     def p_value(self) -> float:
         """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1)."""
@@ -131,19 +90,34 @@ class Uncertain:
         return float(min(1.0, 2 * (fewest + 1) / (len(self.draws) + 1)))
 
 
+@lru_cache
+def _student(degrees: float, size: int) -> Values:
+    """Values of Student's distribution at equal steps of probability, in random order, [size]."""
+    values: Values = student.ppf((np.arange(size) + 0.5) / size, degrees)
+    return generator(SEED, "seeds of other runs").permutation(values)
+
+
 @dataclass(frozen=True)
 class SampledScores:
     """One row's scores."""
 
+    seeds: Sequence[int]
+    """Of the trainings; rows are paired by them."""
     observed: Values  # on the dev set, [seeds]
     resampled: Values  # on resampled dev examples, [samples, seeds]
 
     @classmethod
     def mean_of(cls, tasks: Sequence["SampledScores"]) -> Self:
         """The mean of several tasks' scores of the same models."""
-        return cls(
-            np.mean([task.observed for task in tasks], axis=0), np.mean([task.resampled for task in tasks], axis=0)
+        observed, resampled = ([getattr(task, name) for task in tasks] for name in ("observed", "resampled"))
+        return cls(tasks[0].seeds, np.mean(observed, axis=0), np.mean(resampled, axis=0))
+
+    def of(self, seeds: Collection[int]) -> Self:
+        """The scores with some of the seeds, in rising order."""
+        places = sorted(
+            (place for place, seed in enumerate(self.seeds) if seed in seeds), key=lambda place: self.seeds[place]
         )
+        return type(self)([self.seeds[place] for place in places], self.observed[places], self.resampled[:, places])
 
     @property
     def deviation(self) -> float | None:
@@ -151,18 +125,27 @@ class SampledScores:
         return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
 
 
-def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Uncertain:
-    """Σ weight · mean over seeds, for rows scored on the same examples.
+def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
+    """Σ weight · mean over seeds, for rows scored on the same examples, paired by example and by seed.
 
-    Draws add Student's t, scaled by the root of Σ weight² / seeds times the variance over seeds.
+    Only seeds that all rows have count. If there are less than two, all do: rows with the same seeds are paired, and
+    others are independent (Satterthwaite 1946, Welch 1947).
     """
-    value = sum(weight * scores.observed.mean() for weight, scores in terms)
-    resampled = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in terms], axis=0)
-    share = _share([(weight, scores.observed) for weight, scores in terms])
-    if not spread.degrees:
-        return Uncertain(float(value), resampled)
-    student = generator(SEED, "seeds of other runs").standard_t(spread.degrees, size=len(resampled))
-    return Uncertain(float(value), resampled + np.sqrt(share * spread.variance) * student)
+    shared = set.intersection(*(set(scores.seeds) for _, scores in terms))
+    used = [(weight, scores.of(shared if len(shared) > 1 else scores.seeds)) for weight, scores in terms]
+    paired: dict[tuple[int, ...], Values] = {}
+    for weight, scores in used:
+        seeds = tuple(scores.seeds)
+        paired[seeds] = paired.get(seeds, 0) + weight * scores.observed
+    value = float(sum(values.mean() for values in paired.values()))
+    examples = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in used], axis=0)
+    freedom = np.array([len(seeds) - 1 for seeds in paired])
+    if not freedom.all():
+        return Uncertain(value, examples)
+    squares = np.array([values.var(ddof=1) / len(values) for values in paired.values()])
+    if (error := np.sqrt(squares.sum())) < ROUNDING:
+        return Uncertain(value, examples, 0.0, float(freedom.sum()))
+    return Uncertain(value, examples, float(error), float(squares.sum() ** 2 / (squares**2 / freedom).sum()))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -55,7 +55,7 @@ def effects_of_components(results: TableResults) -> pandas.DataFrame:
         for of in subsets(factors)[1:]:
             weights = {cells.get(cell, ""): weight for cell, weight in effect(factors, of).items()}
             fewest = min(len(results.runs.get(row, ())) for row in weights)
-            contrast = results.difference(weights, "similarity")
+            contrast = results.contrast(weights, "similarity")
             if contrast is not None and (len(of) == 1 or fewest >= LEAST_SEEDS):
                 found[loss, " × ".join(of)] = contrast
     return compared(found)

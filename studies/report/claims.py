@@ -29,13 +29,14 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations, product
 from math import degrees
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
 import pandas
 
 from minbert.errors import InputError
-from multitask.evaluation.statistics import LEVEL, POWER, Uncertain, Values
+from multitask.evaluation.statistics import LEVEL, POWER, Uncertain
 from studies.report.evidence import Bound, Combined, Quantity, Statement
 from studies.report.measures import MEASURES, SCORE, measured
 from studies.report.run_results import RunResult
@@ -184,10 +185,11 @@ class Evaluator:
         values = {row: self._values(row, condition) for row in _list(condition["row"])}
         if not all(map(len, values.values())):
             raise UntestedError("" if "at_most" in condition else f"{condition['called']} is not known")
-        lowest = min(found.mean() for found in values.values())
+        means = {row: fmean(found.values()) for row, found in values.items()}
+        lowest = min(means.values())
         if not condition.get("at_least", -np.inf) <= lowest <= condition.get("at_most", np.inf):
-            means = ", ".join(f"{self._label(row)} {found.mean():.1%}" for row, found in values.items())
-            raise UntestedError(f"{condition['called']}: {means}")
+            found = ", ".join(f"{self._label(row)} {mean:.1%}" for row, mean in means.items())
+            raise UntestedError(f"{condition['called']}: {found}")
 
     def statement(self, condition: Condition) -> Statement:
         """What a condition says of the results. Raises UntestedError if they cannot decide it."""
@@ -288,19 +290,19 @@ class Evaluator:
     def _contrast(self, weights: Mapping[str, float], condition: Condition) -> Uncertain:
         """Σ weight · mean over rows, of a score or of a measure. Raises UntestedError if a row has no results."""
         if "measure" not in condition:
-            found = self._known.difference(weights, condition.get("column", self.column))
+            found = self._known.contrast(weights, condition.get("column", self.column))
         else:
             found = measured([(weight, self._values(row, condition)) for row, weight in weights.items()])
         if found is None:
             raise UntestedError
         return found
 
-    def _values(self, row: str, condition: Condition) -> Values:
-        """A measure of a row's runs, without runs that lack it: [seeds]. Empty if the row is missing."""
+    def _values(self, row: str, condition: Condition) -> dict[int, float]:
+        """A measure of a row's runs by seed, without runs that lack it. Empty if the row is missing."""
         name, *arguments = _list(condition["measure"])
         measure = MEASURES[name](*arguments)
         runs = self._known.runs.get(row, ())
-        return np.array([value for run in runs if (value := measure(run)) is not None])
+        return {run.seed: value for run in runs if (value := measure(run)) is not None}
 
     def _short(self, rows: Sequence[str]) -> str:
         """Labels of the rows whose trainings were too short to overfit."""
@@ -322,7 +324,7 @@ class Evaluator:
         tasks = [task for task in columns if all((row, task) in known.scores for row in rows)]
         gains: dict[tuple[str, str, str], Uncertain] = {}
         for task, (row, less) in product(tasks, permutations(rows, 2)):
-            if (gain := known.difference({row: 1, less: -1}, task)) is None:
+            if (gain := known.contrast({row: 1, less: -1}, task)) is None:
                 raise UntestedError
             gains[task, row, less] = gain
         if len(tasks) < 2:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from multitask.evaluation.statistics import SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
+from multitask.evaluation.statistics import SAMPLES, SampledScores, Uncertain, contrast
 from studies.report.run_results import Place, RunResult
 
 Measure = Callable[[RunResult], float | None]
@@ -13,12 +13,12 @@ LEAST_SEEDS = 3
 """Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
 
 
-def measured(terms: Sequence[tuple[float, Values]]) -> Uncertain | None:
-    """Σ weight · mean of values, [seeds] each, uncertain by seeds alone. None if there are too few seeds."""
+def measured(terms: Sequence[tuple[float, Mapping[int, float]]]) -> Uncertain | None:
+    """Σ weight · mean of values by seed, uncertain by seeds alone. None if there are too few seeds."""
     if min(len(found) for _, found in terms) < LEAST_SEEDS:
         return None
-    spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
-    return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
+    values = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
+    return contrast([(weight, SampledScores(seeds, of, np.tile(of, (SAMPLES, 1)))) for weight, seeds, of in values])
 
 
 def last(statistics: str, place: Place = "training batches") -> Measure:

@@ -175,7 +175,7 @@ def _warnings(results: PresetResults) -> list[str]:
     seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
     found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
     if any(len(of) > 1 for of in seeds):
-        found.append("Some rows of a table have fewer seeds than others.")
+        found.append("Some rows of a table have fewer seeds than others. Rows are compared on the seeds they share.")
     unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")

@@ -60,7 +60,7 @@ def _columns(found: TableResults) -> Iterator[Column]:
         counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
-        yield Column(name, metric, heading, pictured, *counts, found.alike[name], size)
+        yield Column(name, metric, heading, pictured, *counts, significant_from=size)
     further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
     ranked = [task for task, metric in found.measures.items() if metric == "ndcg"]
     for column in (*further, *(Column(task, RANK, f"{task} MRR", False) for task in ranked)):

@@ -10,18 +10,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from multitask.evaluation.statistics import (
-    LEVEL,
-    ROUNDING,
-    SampledScores,
-    Spread,
-    Uncertain,
-    Values,
-    contrast,
-    holm,
-    sides,
-    vary_alike,
-)
+from multitask.evaluation.statistics import LEVEL, SampledScores, Uncertain, contrast, holm
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
@@ -40,8 +29,6 @@ MEASURES: dict[str, str] = {
 }
 Cell = tuple[str, str]
 """A row's key and a column."""
-FIXED = Spread(0.0, 0)
-"""Of a model that does not depend on the seed."""
 
 
 def compared(differences: Mapping[tuple[Any, ...], Uncertain]) -> pandas.DataFrame:
@@ -134,6 +121,7 @@ class TableResults:
             if (runs := self.scored(row, tasks)) and tasks:
                 of_tasks = [
                     SampledScores(
+                        [run.seed for run in runs],
                         np.array([run.evaluation["scores"][task] for run in runs]),
                         np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
                     )
@@ -146,39 +134,15 @@ class TableResults:
         """A row's mean score; NaN without scores."""
         return float(self.scores[row, column].observed.mean()) if (row, column) in self.scores else np.nan
 
-    @cached_property
-    def spreads(self) -> dict[str, Spread]:
-        """Variance over seeds in each column, pooled over the rows."""
-        return {column: Spread.pooled(self._distinct(column)) for column in self.table.score_columns}
-
-    @cached_property
-    def alike(self) -> dict[str, bool]:
-        """Whether a column's rows vary alike over seeds, so that one variance describes them."""
-        return {column: vary_alike(self._distinct(column)) for column in self.table.score_columns}
-
-    def _distinct(self, column: str) -> list[Values]:
-        """Scores of a column's rows that may vary over seeds, [seeds] each. Rows with the same models count once."""
-        cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]
-        varied = [(row, observed) for row, observed in cells if not self._seeds_share_a_model(row, column)]
-        return list({self._models(row, column): observed for row, observed in varied}.values())
-
-    def _seeds_share_a_model(self, row: str, column: str) -> bool:
-        """Whether the same model answers for several seeds, as do start weights: no chance is left to tell of."""
-        tasks = self.tasks(column)
-        return len(self.scored(row, tasks)) > 1 and len(self._models(row, column)) == len(tasks)
-
     def _models(self, row: str, column: str) -> frozenset[tuple[str, str]]:
         """Each task of a column with the runs whose models answer it."""
         tasks = self.tasks(column)
         return frozenset((task, run.answering(task)) for run in self.scored(row, tasks) for task in tasks)
 
     def interval(self, row: str, column: str) -> tuple[float, float]:
-        """The 95% interval of a row's mean; NaN if a seed's score is undefined."""
-        if (row, column) not in self.scores:
-            return np.nan, np.nan
-        alone, fixed = [(1.0, self.scores[row, column])], self._seeds_share_a_model(row, column)
-        mean = contrast(alone, FIXED) if fixed else self._combined(alone, column, self.alike[column])
-        return mean.interval()
+        """The 95% interval of a row's mean; NaN if a seed's score is undefined, or if the variance over seeds is."""
+        mean = (row, column) in self.scores and self._known([(1.0, self.scores[row, column])])
+        return mean.interval() if mean else (np.nan, np.nan)
 
     def comparable(self, first: str, second: str, column: str) -> bool:
         """Whether both rows have scores, on the same dev examples."""
@@ -213,7 +177,7 @@ class TableResults:
         that varies most. None if no row is tested, or if the variance over seeds is unknown.
         """
         tested = [difference for (_, name), difference in self._less_reference.items() if name == column]
-        if not (tested and self.spreads[column].degrees):
+        if not tested or self.single_seed:
             return None
         bounds = [difference.interval(LEVEL / len(self._less_reference)) for difference in tested]
         halves = [(high - low) / 2 for low, high in bounds]
@@ -241,31 +205,17 @@ class TableResults:
         tests = compared(found)
         return tests.assign(published=gaps, agrees=tests.difference > 0)
 
-    def contrast(self, weights: Mapping[str, float], column: str, alike: bool | None = None) -> Uncertain | None:
+    def contrast(self, weights: Mapping[str, float], column: str) -> Uncertain | None:
         """Σ weight · mean over rows, by the rows' keys. None if a row has no scores, or has scores on other examples.
 
-        None, too, if rows that are averaged, those with weights of the same sign, have different seeds. If the rows
-        vary `alike` (default: as those of the table do), one variance is pooled over all of them; otherwise each row
-        has its own.
+        None, too, if a row has one seed and others have several.
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
             return None
-        seeds = {(weights[row] > 0, *(run.seed for run in self.scored(row, self.tasks(column)))) for row in rows}
-        if len(seeds) > len({weights[row] > 0 for row in rows}):
-            return None
-        terms = [(weights[row], self.scores[row, column]) for row in rows]
-        return self._combined(terms, column, self.alike[column] if alike is None else alike)
+        return self._known([(weights[row], self.scores[row, column]) for row in rows])
 
-    def difference(self, weights: Mapping[str, float], column: str) -> Uncertain | None:
-        """`contrast` with each row's own variance over seeds.
-
-        Rows of a sweep vary differently: a pooled variance would be too small for some and too large for others.
-        """
-        return self.contrast(weights, column, alike=False)
-
-    def _combined(self, terms: Sequence[tuple[float, SampledScores]], column: str, alike: bool) -> Uncertain:
-        observed = [(weight, scores.observed) for weight, scores in terms]
-        known = all(len(scores) > 1 and scores.std(ddof=1) > ROUNDING for scores in sides(observed))
-        own = Spread.welch(observed)
-        return contrast(terms, own if known and not alike else self.spreads[column])
+    def _known(self, terms: Sequence[tuple[float, SampledScores]]) -> Uncertain | None:
+        """A contrast whose variance over seeds is known, unless no row of the table has a second seed."""
+        found = contrast(terms)
+        return found if found.degrees or self.single_seed else None

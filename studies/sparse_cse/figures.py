@@ -83,7 +83,7 @@ def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple
             (column, share, name): gain
             for column, share in product(found.table.groups, pairs)
             for name, (row, other) in pairs[share].items()
-            if (gain := found.difference({row: 1, other: -1}, column)) is not None
+            if (gain := found.contrast({row: 1, other: -1}, column)) is not None
         }
     )
 

@@ -53,9 +53,10 @@ class Results:
 
     shown: Shown
 
-    def noise(self, seed: int) -> float:
-        """The deviation of one of three seeds, which is large if the results show neither."""
-        return (seed - 1) * (LOUD if self.shown == "neither" else QUIET)
+    def noise(self, row: Row, seed: int) -> float:
+        """The deviation of one of three seeds. If the results show neither, it is large, and different in each row."""
+        own = np.random.default_rng([*row.key.encode()]).uniform(-100, 100)
+        return (seed - 1) * (LOUD * own if self.shown == "neither" else QUIET)
 
     def simulated(self) -> Simulations:
         """Dissipation that falls at a gap of 20°, weights above half, and ratios above 1; or nothing of it."""
@@ -123,7 +124,7 @@ class Results:
         decoupled = row.key in WITHOUT_DISSIPATION
         if self.shown == "its opposite":  # all overfit
             return 0.2 if row.key == "infonce" else 0.1
-        return 0.2 if decoupled else abs(self.noise(seed))
+        return 0.2 if decoupled else abs(self.noise(row, seed))
 
     def probed(self, row: Row, seed: int) -> dict[str, float]:
         """Statistics at the end of training."""
@@ -132,9 +133,9 @@ class Results:
             same = dict.fromkeys(("distance gap", "hardest negative push", "closer to positive"), 0.4)
             norms = dict.fromkeys(NORMS, 0.5)
             return {**published, **same, **norms, "alignment": 0.9 if decoupled else 0.5}
-        noisy = {name: value + self.noise(seed) for name, value in published.items()}
+        noisy = {name: value + self.noise(row, seed) for name, value in published.items()}
         for norm in NORMS:
-            noisy[norm] = published[norm] * np.exp(10 * self.noise(seed))
+            noisy[norm] = published[norm] * np.exp(self.noise(row, seed))
         return {**noisy, "dissipated anchors": published["dissipated anchors"]}
 
     def table(self, folder: Path, key: str) -> TableResults:
@@ -142,7 +143,7 @@ class Results:
 
         def trained(row: Row, seed: int) -> Trained:
             tasks = TABLES[key].columns
-            scores = {task: self.score(key, row, task) + self.noise(seed) for task in tasks}
+            scores = {task: self.score(key, row, task) + self.noise(row, seed) for task in tasks}
             last = 0.5 if row.key in WITHOUT_DISSIPATION else 0.7
             curve = (last + self.fall(row, seed), last, last)
             first = dict.fromkeys(probed_as_published(row), 1.0)

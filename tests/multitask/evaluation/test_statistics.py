@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.error_rates import Case, family_wise_error, power
 from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm, sides, vary_alike
+from multitask.evaluation.statistics import LEVEL, POWER, SampledScores, Uncertain, contrast, holm
 
 
 def outputs(measure, examples, models, generator):
@@ -19,19 +20,21 @@ def outputs(measure, examples, models, generator):
     return labels, labels + generator.normal(size=(models, examples))
 
 
-def scores_of(observed, resampled):
-    return SampledScores(np.asarray(observed, float), np.asarray(resampled, float))
+def scores_of(observed, resampled, seeds=None):
+    observed = np.asarray(observed, float)
+    return SampledScores(range(len(observed)) if seeds is None else seeds, observed, np.asarray(resampled, float))
 
 
-def pooled(*rows):
-    return Spread.pooled([row.observed for row in rows])
+def of_seeds(observed, seeds=None, samples=10_000):
+    """Scores that other examples would not change."""
+    return scores_of(observed, np.tile(observed, (samples, 1)), seeds)
 
 
 @pytest.mark.parametrize("measure", ["accuracy", "pearson"])
 def test_the_interval_of_one_model_is_scipys_percentile_bootstrap(measure):
     labels, predictions = outputs(measure, 150, 1, np.random.default_rng(2))
     resampled = resampled_scores(labels, predictions, measure, np.random.default_rng(5))
-    ours = contrast([(1, scores_of([0.0], resampled))], Spread(0.0, 0)).interval()
+    ours = contrast([(1, scores_of([0.0], resampled))]).interval()
 
     def score(x, y, axis):
         return np.mean(x == y, axis) if measure == "accuracy" else stats.pearsonr(x, y, axis=axis).statistic
@@ -42,22 +45,60 @@ def test_the_interval_of_one_model_is_scipys_percentile_bootstrap(measure):
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.01)
 
 
-def test_where_only_seeds_vary_the_test_is_students():
-    """Two rows with equal spread; a third row's seeds only add degrees of freedom."""
-    rows = [np.array([0.71, 0.74, 0.69, 0.72]), np.array([0.69, 0.68, 0.67]), np.array([0.31, 0.33])]
-    ours, theirs, third = (scores_of(scores, np.tile(scores, (40_000, 1))) for scores in rows)
-    difference = contrast([(1, ours), (-1, theirs)], pooled(ours, theirs))
-    expected = stats.ttest_ind(*rows[:2])
-    assert difference.value == pytest.approx(rows[0].mean() - rows[1].mean())
-    assert difference.p_value() == pytest.approx(expected.pvalue, abs=0.01)
-    interval = expected.confidence_interval(0.95)
-    assert difference.interval() == pytest.approx((interval.low, interval.high), abs=0.001)
-    spread = pooled(ours, theirs, third)
-    assert spread.degrees == 6
-    residuals = np.concatenate([row - row.mean() for row in rows])
-    assert spread.variance == pytest.approx((residuals**2).sum() / 6)
-    half = stats.t.ppf(0.975, 6) * np.sqrt(spread.variance / 2)
-    assert contrast([(1, third)], spread).interval() == pytest.approx((0.32 - half, 0.32 + half), abs=0.001)
+@pytest.mark.parametrize("seeds", [3, 4, 12])
+def test_where_only_seeds_vary_the_test_is_the_paired_t_test(seeds):
+    draws = np.random.default_rng(seeds)
+    ours, theirs, third = draws.normal(size=(3, seeds)) + 5 * draws.normal(size=seeds)
+    difference, expected = contrast([(1, of_seeds(ours)), (-1, of_seeds(theirs))]), stats.ttest_rel(ours, theirs)
+    assert difference.value == pytest.approx((ours - theirs).mean())
+    assert difference.p_value() == pytest.approx(expected.pvalue, abs=4e-4)
+    assert difference.interval() == pytest.approx(tuple(expected.confidence_interval()), rel=0.01)
+    average = contrast([(0.5, of_seeds(ours)), (0.5, of_seeds(third)), (-1, of_seeds(theirs))])
+    assert average.p_value() == pytest.approx(stats.ttest_rel((ours + third) / 2, theirs).pvalue, abs=4e-4)
+    alone = stats.ttest_1samp(ours, 0).confidence_interval()
+    assert contrast([(1, of_seeds(ours))]).interval() == pytest.approx(tuple(alone), rel=0.01)
+
+
+def test_rows_are_paired_on_the_seeds_that_both_have():
+    ours, theirs = np.random.default_rng(1).normal(size=(2, 6))
+    expected = stats.ttest_rel(ours[1:5], theirs[1:5])
+    found = contrast([(1, of_seeds(ours[:5])), (-1, of_seeds(theirs[:0:-1], range(5, 0, -1)))])
+    assert found.value == pytest.approx((ours - theirs)[1:5].mean())
+    assert (found.degrees, found.value / found.error) == (expected.df, pytest.approx(expected.statistic))
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (6, 2)])
+@pytest.mark.parametrize("common", [0, 1])
+def test_rows_without_two_common_seeds_are_compared_by_welchs_test(sizes, common):
+    generator = np.random.default_rng(sizes)
+    first, second = generator.normal(size=sizes[0]), 5 * generator.normal(size=sizes[1])
+    start = sizes[0] - common
+    found = contrast([(1, of_seeds(first)), (-1, of_seeds(second, range(start, start + sizes[1])))])
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    assert found.degrees == pytest.approx(expected.df)
+    assert found.value / found.error == pytest.approx(expected.statistic)
+
+
+tables = st.integers(2, 6).flatmap(
+    lambda seeds: st.lists(st.lists(st.integers(0, 1000), min_size=seeds, max_size=seeds), min_size=3, max_size=5)
+)
+
+
+@given(tables, st.randoms(use_true_random=False), st.lists(st.integers(-1000, 1000), min_size=6, max_size=6))
+def test_the_order_of_rows_and_seeds_and_what_seeds_share_change_no_contrast(table, order, shared):
+    """Also, whatever other rows are like."""
+    first, second, third, *_ = table
+    seeds = list(range(len(first)))
+    order.shuffle(seeds)
+    weights, rows = (1, -0.5, -0.5), [first, second, third]
+    expected = contrast([(weight, of_seeds(row, samples=10)) for weight, row in zip(weights, rows, strict=True)])
+    moved = [[row[seed] + shared[seed] for seed in seeds] for row in rows]
+    terms = [(weight, of_seeds(row, seeds, samples=10)) for weight, row in zip(weights, moved, strict=True)]
+    order.shuffle(terms)
+    found = contrast(terms)
+    for name in ("value", "error", "degrees"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-9)
+    assert found.examples == pytest.approx(expected.examples, abs=1e-9)
 
 
 def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
@@ -66,8 +107,8 @@ def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
     row = scores_of([np.mean(predictions == labels)], resampled)
     assert row.deviation is None
     assert scores_of([0.5, 0.7, 0.6], np.zeros((1, 3))).deviation == pytest.approx(0.1)
-    assert pooled(row, row) == Spread(0.0, 0)
-    difference = contrast([(1, row), (-1, row)], pooled(row, row))
+    assert contrast([(1, row)]).degrees == 0
+    difference = contrast([(1, row), (-1, row)])
     assert difference.p_value() == 1.0
     assert difference.interval() == (0.0, 0.0)
 
@@ -89,11 +130,11 @@ def test_p_and_interval_agree_and_follow_mcnemars_exact_test():
         predictions[0, only_first : only_first + only_second] = 1
         resampled = resampled_scores(labels, predictions, "accuracy", generator)
         first, second = (scores_of([0.0], resampled[:, [model]]) for model in (0, 1))
-        difference = contrast([(1, first), (-1, second)], Spread(0.0, 0))
+        difference = contrast([(1, first), (-1, second)])
         exact = stats.binomtest(only_first, only_first + only_second).pvalue
         assert difference.p_value() == pytest.approx(exact, abs=0.08)
         assert (difference.p_value() < 0.05) == (exact < 0.05) == (difference.interval()[0] > 0)
-        assert contrast([(1, second), (-1, first)], Spread(0.0, 0)).p_value() == pytest.approx(difference.p_value())
+        assert contrast([(1, second), (-1, first)]).p_value() == pytest.approx(difference.p_value())
 
 
 @pytest.mark.parametrize(("seeds", "seed_spread"), [(1, 0.0), (3, 0.05)])
@@ -109,48 +150,41 @@ def test_equal_methods_are_told_apart_at_most_as_often_as_promised(seeds, seed_s
         resampled = resampled_scores(labels, predictions, "accuracy", generator, samples=400)
         ours = scores_of(observed[:seeds], resampled[:, :seeds])
         theirs = scores_of(observed[seeds:], resampled[:, seeds:])
-        wrong += contrast([(1, ours), (-1, theirs)], pooled(ours, theirs)).p_value() < 0.05
+        wrong += contrast([(1, ours), (-1, theirs)]).p_value() < 0.05
     assert wrong / trials < 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (6, 2)])
-def test_the_spread_of_two_different_rows_is_welchs(sizes):
-    generator = np.random.default_rng(sizes)
-    first, second = generator.normal(size=sizes[0]), 5 * generator.normal(size=sizes[1])
-    spread, expected = Spread.welch([(1.0, first), (-1.0, second)]), stats.ttest_ind(first, second, equal_var=False)
-    assert spread.degrees == pytest.approx(expected.df)
-    error = np.sqrt(spread.variance * (1 / sizes[0] + 1 / sizes[1]))
-    assert (first.mean() - second.mean()) / error == pytest.approx(expected.statistic)
+@pytest.mark.parametrize("seeds", [3, 5, 20])
+def test_power_is_that_of_the_paired_t_test(seeds):
+    """The noncentral t distribution, averaged over the errors that as many seeds may find: that error is uncertain."""
+    found = contrast([(1, of_seeds(np.linspace(-1, 1, seeds), samples=100_000))])
+    freedom, shares = seeds - 1, (np.arange(2000) + 0.5) / 2000
+    true_over_found = 1 / np.sqrt(stats.chi2.ppf(shares, freedom) / freedom)
+    critical, size = stats.t.ppf(1 - LEVEL / 2, freedom), found.detectable() / found.error
+    assert stats.nct.sf(critical, freedom, size / true_over_found).mean() == pytest.approx(0.8, abs=0.01)
+    assert found.detectable(5.0) == pytest.approx(5 + found.detectable(), rel=1e-9)
 
 
-def test_rows_that_are_averaged_may_share_chance():
-    generator = np.random.default_rng(3)
-    first, second, other = generator.normal(size=(3, 5))
-    spread = Spread.welch([(0.5, first), (0.5, second), (-1.0, other)])
-    expected = stats.ttest_ind((first + second) / 2, other, equal_var=False)
-    assert spread.degrees == pytest.approx(expected.df)
-    error = np.sqrt(spread.variance * (0.25 + 0.25 + 1) / 5)
-    assert ((first + second).mean() / 2 - other.mean()) / error == pytest.approx(expected.statistic)
-    np.testing.assert_allclose(sides([(0.5, first), (-1.0, other), (0.5, second)]), [(first + second) / 2, -other])
+def test_power_by_examples_alone_is_that_of_the_normal_test():
+    found = Uncertain(0.0, 0.1 * stats.norm.ppf((np.arange(10_000) + 0.5) / 10_000))
+    assert found.detectable() == pytest.approx(0.1 * (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)), rel=0.01)
 
 
-def test_rows_vary_alike_as_far_as_bartletts_test_tells():
-    steady, wild = np.array([0.1, 0.2, 0.3]), np.array([-9.0, 0.0, 8.0])
-    assert vary_alike([steady, steady + 1])
-    assert not vary_alike([steady, wild])
-    for twice in (wild / 9, wild / 20, wild / 40):
-        assert vary_alike([steady, twice]) == (stats.bartlett(steady, twice).pvalue >= 0.05)
-    assert vary_alike([wild, np.zeros(1)])  # one seed tells nothing of a row's variance
-    assert vary_alike([steady, np.full(3, 0.7)])  # a tie is chance
-    assert not vary_alike([steady, np.full(3, 0.7), wild])
-    assert vary_alike([np.full(3, 0.1), np.full(3, 0.7)])
-    assert all(vary_alike([np.array([0.49, 0.5, 0.51])] * rows) for rows in range(1, 30))
-    assert vary_alike([])
+@pytest.mark.slow
+@pytest.mark.parametrize("noisy", ["none", "row", "reference"])
+@pytest.mark.parametrize("seeds", [3, 12])
+def test_a_table_errs_as_seldom_as_promised_whichever_row_is_noisy(seeds, noisy):
+    repetitions = 1500
+    found = family_wise_error(Case(seeds, noisy, examples=False), repetitions)
+    assert found < LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / repetitions)
 
 
-def test_a_spread_needs_two_seeds_of_every_row():
-    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(1))]) == Spread(0.0, 0)
-    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(2))]) == Spread(0.0, 3)
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 12])
+def test_stated_power_is_what_experiments_have(seeds):
+    repetitions = 1500
+    found = power(Case(seeds, examples=False), repetitions)
+    assert found == pytest.approx(POWER, abs=4 * np.sqrt(POWER * (1 - POWER) / repetitions))
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
