@@ -132,4 +132,6 @@ def written(task: Task, labels: NDArray[Any]) -> list[Any]:
     """Labels or decisions, as files show them: names of classes, names of labels in one text, or numbers."""
     if isinstance(task, MultiLabel):
         return ["|".join(compress(task.names, row)) for row in labels]
-    return [task.names[int(label)] for label in labels] if isinstance(task, Classification) else labels.tolist()
+    if isinstance(task, Classification):
+        return [task.names[int(label)] for label in labels]
+    return [float(str(label)) for label in labels]  # the shortest decimals: 9.8, where fp32 has 9.80000019

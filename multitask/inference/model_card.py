@@ -41,7 +41,6 @@ def model_card(
     scores = _scores(folder)
     front = ModelCardData(
         model_name=title,
-        language="en",
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", "feature-extraction"],
@@ -155,7 +154,6 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
 
 def _limits(stages: list[dict[str, Any]], trained_on: TrainedOn) -> Iterator[str]:
     """What a user should know before relying on the model."""
-    yield "This project's data sets are English; other languages were neither trained on nor evaluated."
     if lines := [without_folders(line) for line in trained_on.unknown]:
         yield f"Its training data is not fully known and may contain test data: {'; '.join(lines)}."
     for stage in stages:

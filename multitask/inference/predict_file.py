@@ -10,7 +10,7 @@ import pyarrow
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.problems import STANDARD_INPUT, quote
+from multitask.data.problems import LOGGER, STANDARD_INPUT, listed, quote
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.data.text_lines import suffixes
@@ -46,7 +46,7 @@ def predict_file(
 ) -> int:
     """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
 
-    `tasks` are all tasks of the model if none are named. `-` stands for standard input and output. `probabilities` adds
+    `tasks` are all tasks of the model whose columns the file has if none are named. `-` stands for standard input and output. `probabilities` adds
     a column with the probability of each class, too; names of added columns begin with `prefix`. Returns the number of
     rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
     file has.
@@ -56,12 +56,14 @@ def predict_file(
     form = reading.form if str(source) == "-" else suffixes(source)[0]
     dialect = reading.dialect or common_format([model.tasks[name] for name in named], form)
     table = open_table(Source(STANDARD_INPUT if str(source) == "-" else str(source)), dialect, form=form)
-    if form == ".txt" and model.tasks[named[0]].pair:
+    if form == ".txt" and all(model.tasks[name].pair for name in named):
         table = _table_of_pairs(table)
+    columns = reading.columns or (table.columns if form == ".txt" else ())
+    named = named if tasks else _fitting(model, named, columns, table)
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
-    groups = _groups(model, named, reading.columns or (table.columns if form == ".txt" else ()), table)
+    groups = _groups(model, named, columns, table)
     count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
@@ -112,6 +114,16 @@ def _table_of_pairs(table: Table) -> Table:
             yield number, dict(zip(columns, map(str.strip, parts), strict=True))
 
     return replace(table, columns=columns, rows=rows())
+
+
+def _fitting(model: MultitaskModel, names: Sequence[str], columns: tuple[str, ...], table: Table) -> Sequence[str]:
+    """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
+    read = {name: columns or model.tasks[name].text for name in names}
+    fit = [n for n in names if len(read[n]) == len(model.tasks[n].text) and set(read[n]) <= set(table.columns)]
+    if fit and (others := [name for name in names if name not in fit]):
+        reasons = (f"{name}, which reads {listed(model.tasks[name].text)}" for name in others)
+        LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
+    return fit or names
 
 
 def _groups(

@@ -106,6 +106,17 @@ def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path)
     assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
 
 
+def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
+    (tmp_path / "i.txt").write_text("Who made it?\n")
+    predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    singles = {name for name, task in model.tasks.items() if not task.pair}
+    assert {"topic"} <= singles <= read(tmp_path / "o.csv")[0].keys()
+    assert "not predicted: same, which reads one, two" in caplog.text
+    (tmp_path / "i.csv").write_text("one,two\na film,a movie\n")
+    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert not singles & read(tmp_path / "o.csv")[0].keys()
+
+
 @pytest.mark.parametrize(
     ("row", "tasks", "columns", "message"),
     [
