@@ -32,7 +32,7 @@ fi
 install=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
 stamp=.venv/installed.txt
 if ! cat requirements.txt pyproject.toml | cmp --silent - "$stamp"; then
-  echo "installing the packages of requirements.txt into .venv"
+  echo "installing the packages of requirements.txt into .venv: minutes, 2 GB"
   "${install[@]}" --requirement requirements.txt
   rm -f "$stamp"
 fi

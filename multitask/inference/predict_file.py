@@ -46,10 +46,10 @@ def predict_file(
 ) -> int:
     """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
 
-    `tasks` are all tasks of the model whose columns the file has if none are named. `-` stands for standard input and output. `probabilities` adds
-    a column with the probability of each class, too; names of added columns begin with `prefix`. Returns the number of
-    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
-    file has.
+    `tasks` are all tasks of the model whose columns the file has if none are named. `-` stands for standard input and
+    output. `probabilities` adds a column with the probability of each class, too; names of added columns begin with
+    `prefix`. Returns the number of rows. Raises InputError for no such task, a missing column, a value that is not
+    text, or an added column that the file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
@@ -116,7 +116,7 @@ def _table_of_pairs(table: Table) -> Table:
     return replace(table, columns=columns, rows=rows())
 
 
-def _fitting(model: MultitaskModel, names: Sequence[str], columns: tuple[str, ...], table: Table) -> Sequence[str]:
+def _fitting(model: MultitaskModel, names: list[str], columns: tuple[str, ...], table: Table) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
     read = {name: columns or model.tasks[name].text for name in names}
     fit = [n for n in names if len(read[n]) == len(model.tasks[n].text) and set(read[n]) <= set(table.columns)]
