@@ -1,5 +1,6 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,8 @@ from multitask.tasks.read_examples import held_out_sentences, load_rows, load_tr
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
+
+logger = logging.getLogger("multitask")
 
 
 def finetune(
@@ -103,6 +106,7 @@ class Finetuning(SourceTraining):
                 found = f"is a {task.kind}" if task else f"is no task of this training ({', '.join(tasks)})"
                 raise InputError(f"ordinal: {name} {found}; expected classifications")
             tasks[name] = replace(task, ordinal=True)
+        logger.info("reading %s", data)
         rows = {}
         for name in names:
             tasks[name], rows[name] = load_training_rows(tasks[name])
@@ -121,6 +125,7 @@ class Finetuning(SourceTraining):
             )
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         model = model.to(runtime.device)
+        logger.info("tokenising %s rows", f"{sum(map(len, (*rows.values(), *dev_rows.values()))):,}")
         training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
         dev = {name: tokenised(model, name, examples) for name, examples in dev_rows.items()}
         return cls(model, training, dev, config, runtime)
@@ -187,6 +192,8 @@ class Finetuning(SourceTraining):
         """The tasks' cosines of the encoder's embeddings, without the heads' layers."""
         model = self.model
         pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and not model.reads_jointly(n)}
+        if pairs:
+            logger.info("evaluating the start weights on %s", ", ".join(pairs))
         heads = HeadsConfig(sharing="none")
         with torch.random.fork_rng([]):  # new layers draw their weights, although none of them is used
             bare = MultitaskModel(model.encoder, model.tokenizer, pairs, model.pooling, heads, model.max_length).eval()

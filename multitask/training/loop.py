@@ -161,6 +161,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Evaluate, keep the model if a score is a new best, and add a line to metrics.jsonl, which is returned."""
     losses.read()
+    report.evaluating()
     state.check_weights()
     trainable.module.eval()
     with torch.no_grad():

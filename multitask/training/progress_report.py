@@ -17,6 +17,7 @@ from multitask.training.checkpoints_and_resume import Progress
 logger = logging.getLogger("multitask")
 
 SECONDS_BETWEEN_LINES = 10.0
+BAR = "{desc}|{bar}| step {n_fmt}/{total_fmt}{postfix}"  # short enough for 80 columns, so that nothing is cut
 
 
 class ProgressReport:
@@ -33,9 +34,8 @@ class ProgressReport:
         self.before = progress.step, progress.tokens, progress.seconds  # of earlier processes
         self.began = self.told = time.monotonic()
         # None: a bar on a terminal only.
-        self.bar: tqdm[Any] = tqdm(
-            total=steps, initial=progress.step, unit="step", disable=None if distributed.is_first() else True
-        )
+        hidden = None if distributed.is_first() else True
+        self.bar: tqdm[Any] = tqdm(total=steps, initial=progress.step, bar_format=BAR, disable=hidden)
 
     def __enter__(self) -> Self:
         if self.runtime.device.type == "cpu":
@@ -47,16 +47,24 @@ class ProgressReport:
 
     def step(self, loss: float | None) -> None:
         """Report a step, with the mean loss since the last evaluation; None before any is read."""
+        self.bar.total = max(self.steps, self.progress.step)
         self.bar.set_postfix_str(self._state(loss), refresh=False)
         self.bar.update()
         if self.bar.disable and time.monotonic() - self.told > SECONDS_BETWEEN_LINES:
-            self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}, {self._time_left()}")
+            self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}")
+
+    def evaluating(self) -> None:
+        """Say that an evaluation begins, which may take longer than the steps before it; in a log, of the first one."""
+        self.bar.set_description_str("evaluating")
+        if self.bar.disable and not self.progress.history:
+            logger.info("evaluating")
 
     def evaluation(self, epoch: int, loss: float | None, scores: Mapping[str, float]) -> None:
         """Report an evaluation in an epoch, from 1, with the mean loss of the steps before it."""
         place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
         scored = ", ".join(f"{name} {score:.4f}" for name, score in scores.items()) or "not scored"
-        self._tell(f"{place}: {scored}; {self._state(loss)}, {self._time_left()}")
+        self.bar.set_description_str("", refresh=False)
+        self._tell(f"{place}: {scored}; {self._state(loss)}")
 
     def end(self) -> None:
         """Warn where the leading checkpoint scores below the start weights' embeddings."""
@@ -72,12 +80,10 @@ class ProgressReport:
 
     def _state(self, loss: float | None) -> str:
         speed = (self.progress.tokens - self.before[1]) / max(self.progress.seconds - self.before[2], 1e-9)
-        return ("" if loss is None else f"loss {loss:.3f}, ") + f"{speed:,.0f} tokens/s"
-
-    def _time_left(self) -> str:
         a_step = (time.monotonic() - self.began) / max(self.progress.step - self.before[0], 1)
         minutes, seconds = divmod(round(max(self.steps - self.progress.step, 0) * a_step), 60)
-        return f"{minutes} min {seconds:02} s left"
+        shown = "" if loss is None else f"loss {loss:.3f}, "
+        return f"{shown}{speed:,.0f} tokens/s, {minutes} min {seconds:02} s left"
 
     def _tell(self, line: str) -> None:
         """Log a line, or print it where nobody has set up logging, as in a notebook."""
