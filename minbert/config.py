@@ -69,7 +69,8 @@ class BertConfig:
         if self.pad_token_id >= self.vocab_size:
             raise InputError(f"pad_token_id is {self.pad_token_id}; expected 0 to {self.vocab_size - 1}")
         if self.hidden_size % self.num_attention_heads:
-            raise InputError(f"hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads")
+            heads = self.num_attention_heads
+            raise InputError(f"hidden_size is {self.hidden_size}; expected a multiple of num_attention_heads, {heads}")
         if self.max_length < 3:  # two specials and a word
             raise InputError(f"max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence")
         if self._parameters > MOST_PARAMETERS:

@@ -65,11 +65,11 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
     """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
     `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
-    regression (accuracy); `retrieval`: finding the sentences of the same meaning among SICK's sentences and the
-    questions of a copy of the course's quora-dev.csv (nDCG at 10); `geometry`: the geometry of the similarity tasks'
-    sentences."""
+    regression (accuracy); `retrieval`: finding sentences with the same meaning, in SICK and in a copy of the course's
+    quora-dev.csv (nDCG at 10); `geometry`: how the sentences of the similarity tasks are spread (alignment, uniformity
+    and others)."""
     split: Literal["train", "dev", "test"] = "dev"
-    """Which sets of the tasks to score; they need labels. Not for the other suites."""
+    """Which sets of the tasks to score; they need labels. For the suite `multitask`."""
     input: Path | None = None
     """Labelled file to score instead: csv, tsv, jsonl or parquet."""
     task: tuple[str, ...] = ()
@@ -81,17 +81,17 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     separator: str | None = None
     """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
     details: Path | None = None
-    """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
-    errors."""
+    """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
+    matrix, and the calibration with a reliability plot."""
     dimensions: tuple[Count, ...] = ()
-    """Keep only so many numbers of each embedding, the first ones. Each size, e.g. 192 96, has a row, after that of
-    whole embeddings. For suites of frozen embeddings."""
+    """Also score only the first numbers of each embedding: each size, e.g. 192 96, gets a row below that of whole
+    embeddings. For suites of frozen embeddings."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
-    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder, or of a
-    hub id in evaluations/. Scores on other data than the run's own have the data's name in the file's name,
-    and those of --input go to evaluation-of-INPUT.json."""
+    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; for a hub id,
+    in evaluations/. If the data is not the run's own, its name becomes a part of the file's name. Scores of --input go
+    to evaluation-of-INPUT.json."""
 
     def __post_init__(self) -> None:
         if self.suite != "multitask" and self.data is None:
@@ -108,9 +108,9 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
 class Predict(Computing, _BestOn, Data):
     """Predict the rows of a file: its columns are kept, and columns with predictions are added.
 
-    Without --input, write the prediction files of the tasks' dev and test sets, in the order of the rows and in the
-    course's format; --data is for these. With --input, --tasks-file says how the file is written: encoding,
-    decimal mark, names of missing values, separator. Without it, the file is read as the training rows were.
+    Without --input, write prediction files for the dev and test sets of the tasks, which --data or --tasks-file names.
+    With --input, the file is read as the training rows were, unless --tasks-file says how it is written: encoding,
+    decimal mark, names of missing values, separator.
     """
 
     model: Path = field(kw_only=True)
@@ -145,7 +145,7 @@ class Predict(Computing, _BestOn, Data):
 class Embed(EmbeddingComputing, _Pooling, _Model):
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden].
 
-    The file may be larger than memory. OUTPUT.json next to it says which model and text they are of.
+    The file may be larger than memory. OUTPUT.json, next to the array, names the model and the text.
     """
 
     text: Path = field(kw_only=True, metadata=POSITIONAL)
@@ -156,8 +156,8 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
     column: str | None = None
     """Column of the sentences of a table."""
     dimensions: Count | None = None
-    """Keep only so many numbers of each embedding, the first ones. Best a size that the model was trained for with
-    --matryoshka. Default: all."""
+    """Keep only the first so many numbers of each embedding, preferably a size that was trained with --matryoshka.
+    Default: all."""
     normalize: bool = False
     """Scale every embedding to length 1."""
     dtype: Literal["float32", "float16", "int8"] = "float32"
@@ -172,7 +172,8 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
 class Search(EmbeddingComputing, _Pooling, _Model):
     """Print the sentences of an index that are nearest to queries by cosine, as JSON lines.
 
-    A line has query, rank (from 1), score, row (from 0) and text. Rows with equal scores come in their order.
+    A line has the query, the rank (from 1), the score, the row of the sentence in the text (from 0), and the sentence.
+    Sentences with equal scores come in the order of their rows.
     """
 
     index: Path = field(kw_only=True, metadata=POSITIONAL)
@@ -182,12 +183,12 @@ class Search(EmbeddingComputing, _Pooling, _Model):
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     """The model that wrote the index: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     column: str | None = None
-    """Column of the sentences of a table. Of queries."""
+    """Column of the queries, if they are a table."""
     top: Count = 10
     """Sentences to print for each query."""
     rescore: Count | None = None
-    """Of an int8 index: so many times --top are found with the query in 8 bits, too, and then ordered by their cosine
-    with the query in fp32. Default: 4."""
+    """For an int8 index: first find this many times --top sentences with the query in 8 bits, then order them by their
+    cosine with the query in fp32. Default: 4."""
     output: Path = Path("-")
     """File to write: jsonl, csv, tsv or parquet. Default: standard output."""
 
@@ -196,8 +197,8 @@ class Search(EmbeddingComputing, _Pooling, _Model):
 class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
     """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
 
-    The anchor itself, all sentences that it has a pair with, and their copies (but for case, space and marks) are never
-    its negatives.
+    An anchor's negatives are never the anchor itself, a sentence that it has a pair with, or a copy of these, whatever
+    its case, spaces and punctuation.
     """
 
     pairs: str = field(kw_only=True, metadata=POSITIONAL)
@@ -213,9 +214,9 @@ class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
     text: tuple[str, ...] = ()
     """Column of the sentences, or the two columns of pairs. Default: sent0 and sent1, or sentence1 and sentence2."""
     column: str | None = None
-    """Column of the sentences of a table. Of --corpus."""
+    """Column of the sentences, if --corpus is a table."""
     data: Path = Path("data/sample")
-    """Folder with the tasks' files, or tasks file: where the sources are."""
+    """Where sources are: a folder with the tasks' files, or a tasks file."""
     format: Literal["triplets", "pairs"] = "triplets"
     """`triplets`: sent0, sent1, hard_neg, which `pretrain --sources nli` reads as nli_triplets.csv. `pairs`: sentence1,
     sentence2 and label (1 or 0), for a task."""
@@ -223,7 +224,7 @@ class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.text) not in (0, 2):
-            raise InputError(f"--text names {len(self.text)} columns; expected those of anchors and of positives")
+            raise InputError(f"--text names {len(self.text)} columns; expected two, of anchors and of positives")
         if self.column is not None and self.corpus is None:
             raise InputError("--column names a column of --corpus, which is not given; --text names those of the pairs")
 
@@ -264,7 +265,7 @@ class Export(_Pooling, _Model):
     to: Literal["transformers", "sentence-transformers", "onnx"] | None = None
     """`transformers`: for AutoModel and AutoTokenizer; `sentence-transformers`: with pooling and a model card, for
     SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime. Default:
-    transformers, with --push sentence-transformers, which AutoModel loads, too."""
+    transformers; with --push sentence-transformers, which AutoModel loads, too."""
     push: str | None = None
     """Repository of the Hugging Face hub to publish the export in, as OWNER/NAME; needs a token (HF_TOKEN, or `hf auth
     login`)."""
@@ -310,9 +311,9 @@ class Export(_Pooling, _Model):
 class Tune:
     """Search for settings of finetune, and train the best ones with several seeds.
 
-    Trials are scored on training rows that are held out; dev sets are read for the winner only. Trials below the median
-    of others after as many epochs are stopped. Every trial is a run, so nothing is computed twice. The same command
-    continues a search that was stopped, and extends one if it has a larger --budget or --trials.
+    Trials are scored on training rows that are held out; dev sets are read for the winner only. A trial stops early if
+    its score is below the median of the others after the same epoch. Every trial is a run, so nothing is computed
+    twice. The same command continues a search that was stopped, and extends it if --budget or --trials is larger.
     """
 
     space: Path = field(kw_only=True, metadata=POSITIONAL)
@@ -323,7 +324,7 @@ class Tune:
     trials: Count | None = None
     """Trials to search, earlier calls included."""
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of each task's training rows to hold out and score on. It is the same rows for all trials."""
+    """Share of each task's training rows to hold out and score on. All trials hold out the same rows."""
     seeds: Count = 3
     """Seeds to train the winner with: --seed and the next ones."""
     seed: Seed = 0
@@ -347,8 +348,8 @@ class Tune:
 class Serve(Computing):
     """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
 
-    What was accepted until then is still answered. / is a page to try the models, and /docs describes the routes. If
-    the environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
+    Requests that were accepted by then are still answered. / is a page to try the models, and /docs describes the
+    routes. If the environment variable MULTITASK_TOKEN is set, requests must send its value as a token.
     """
 
     model: tuple[str, ...] = field(kw_only=True)
@@ -359,7 +360,7 @@ class Serve(Computing):
     port: Port = 8000
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None
-    """File with the token that requests must bear. Default: the environment variable MULTITASK_TOKEN, or no token."""
+    """File with the token that requests must send. Default: the environment variable MULTITASK_TOKEN, or no token."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -380,7 +381,7 @@ class Explore(Computing, Data):
     compare: str | None = None
     """A second model to show next to it."""
     rows: Count | None = 2000
-    """Most dev rows of each task, the first ones of its file; `none`: all."""
+    """Show at most this many dev rows of each task, the first ones of its file; `none`: all."""
     port: Port = 8000
     """Port to listen on; 0 takes a free one."""
     browser: bool = True
@@ -389,7 +390,11 @@ class Explore(Computing, Data):
 
 @settings
 class Check:
-    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors."""
+    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors.
+
+    In the table, `dropped` rows lack a label or a text and are left out; `repeated` rows have the texts of an earlier
+    row; tokens are the length of a text (median, 95th percentile, longest).
+    """
 
     folder: Path | None = field(default=None, metadata=POSITIONAL)
     """Data folder of the course's tasks. Give either this or --tasks-file."""

@@ -21,7 +21,7 @@ def mine(options: Mine) -> None:
         negatives = negatives_of(encoder, pairs, corpus, options)
         having = sum(map(bool, negatives.values()))
         if not having:
-            raise InputError("no text may be a negative; widen --ranks, or change --margin and --relative-margin")
+            raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")
         rows = mined_rows(pairs, negatives, corpus, options.format)
         with table_writer(options.output, columns) as write:
             while block := list(islice(rows, ROWS_PER_BLOCK)):

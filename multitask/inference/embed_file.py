@@ -121,15 +121,15 @@ class Index(NamedTuple):
         place = record_of(path)
         again = f"write it with: multitask embed TEXT {path}"
         if path.is_file() and not place.is_file():
-            raise InputError(f"{path}: no {place.name} says which model it is of; {again}")
+            raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
         vectors = checked(path, _mapped)
         record = read_as(Record, read_text(place), place)
         fits = vectors.ndim == 2 and vectors.dtype.str == STORED[record.dtype]
         if not fits or len(record.scales) != (vectors.shape[1] if record.dtype == "int8" else 0):
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")
         if record.model != encoder.identity:
-            wrote = f"pass the --model (then {record.model_name}) and --pooling that wrote it"
-            raise InputError(f"{path}: embeddings of other weights, tokens or pooling than {encoder.name}; {wrote}")
+            wrote = f"pass the --model (it was {record.model_name}) and --pooling that wrote it"
+            raise InputError(f"{path}: written with other weights, tokens or pooling than {encoder.name}; {wrote}")
         text = None if record.text is None else path.resolve().parent / record.text
         if text is not None and sha256_of_file(text) != record.text_sha256:
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
@@ -154,7 +154,7 @@ class Index(NamedTuple):
     def texts(self) -> Iterator[str]:
         """The sentences of all rows. Raises InputError if they were read from standard input."""
         if self.text is None:
-            raise InputError("the embeddings are of standard input, which is gone; embed a file")
+            raise InputError("the embedded sentences came from standard input and were not kept; embed a file")
         return sentences(self.text, self.column, again=True)
 
     def texts_of(self, rows: Set[int]) -> dict[int, str]:

@@ -15,8 +15,8 @@ class HardNegatives:
     """Which of the texts near an anchor are its negatives."""
 
     ranks: tuple[int, ...] = (0, 50)
-    """Choose among the texts nearest to the anchor, without known positives: skip the first so many, and stop after
-    this many."""
+    """Two numbers. Of the texts nearest to the anchor, known positives left out, skip as many as the first says, and
+    stop at the second."""
     margin: AtLeastZero | None = None
     """A negative's cosine with the anchor is lower than the positives' cosines by at least this much."""
     relative_margin: AtMostOne | None = 0.95
@@ -24,15 +24,15 @@ class HardNegatives:
     negatives: Count = 1
     """Most negatives of an anchor."""
     sampling: Literal["first", "random"] = "first"
-    """Take the nearest of them, or draw at random."""
+    """Which of these texts to take: the `first`, which are nearest, or some at `random`."""
     seed: Seed = 0
     """Seed of the random draw."""
     approximate: bool = False
-    """Search with a graph (usearch, extra `search`) in place of all vectors: faster for many anchors, needs memory for
-    the corpus in fp16, and misses some texts."""
+    """Search with a graph (usearch, extra `search`) instead of comparing all vectors: faster for many anchors, but it
+    needs memory for the corpus in fp16, and misses some texts."""
 
     def __post_init__(self) -> None:
         if len(self.ranks) != 2 or not 0 <= self.ranks[0] < self.ranks[1]:
             raise InputError(f"ranks are {self.ranks}; expected two numbers, the second larger, such as 10 50")
         if self.negatives > (most := self.ranks[1] - self.ranks[0]):
-            raise InputError(f"negatives is {self.negatives}; expected at most {most}, as there are ranks")
+            raise InputError(f"negatives is {self.negatives}; expected at most {most}, the number of ranks")

@@ -53,10 +53,10 @@ class RunOptions(Computing):
     tensorboard: bool = False
     """Also write TensorBoard event files."""
     keep: bool = True
-    """Let `gc` keep the run even if no table needs it."""
+    """`experiments gc` keeps the run even if no table needs it."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
-    """Threads of a training on a processor. Sums round differently with other numbers, so it is part of the run's
-    hash. Default: one for each core, or OMP_NUM_THREADS."""
+    """Threads of a training on a processor. Another number rounds sums differently, so it is part of the run's key.
+    Default: one for each core, or OMP_NUM_THREADS."""
     recompute: bool = False
     """Keep only the inputs of the encoder's layers for the gradient, and compute the layers again in the backward pass:
     a fraction of the memory for about a third more time, and the same result."""

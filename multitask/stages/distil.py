@@ -117,7 +117,7 @@ class Distilling(Finetuning):
             raise InputError(f"no teacher has the task {missing[0]}; leave it out with --tasks, or add a teacher")
         widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
         if config.embedding_loss != "none" and not widths:
-            raise InputError("embedding_loss: the first teacher reads no task of the student as the student does")
+            raise InputError("embedding_loss: student and first teacher read no task in the same way; leave it out")
         projection: nn.Module = nn.Identity()
         if others := widths - {self.encoder.config.hidden_size}:
             projection = nn.Linear(self.encoder.config.hidden_size, others.pop(), device=self.runtime.device)
@@ -127,7 +127,7 @@ class Distilling(Finetuning):
         self.sources |= sources
 
     def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:
-        """The tasks' sources, with unlabelled rows, in which nothing is of the teachers yet."""
+        """The tasks' sources, with unlabelled rows, before the teachers have predicted anything."""
         unlabelled: list[tuple[list[str], ...]] = []
         read = {len(split.examples.sentences) for split in self.training.values()}
         if config.mine_pairs is not None and 2 not in read:

@@ -144,7 +144,7 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
         first, *others = [member for member in members if name in member.tasks]
         for other in others:
             if other.tasks[name].declaration(tuned=False) != first.tasks[name].declaration(tuned=False):
-                raise InputError(f"{other.label}: its task {name} has another declaration than that of {first.label}")
+                raise InputError(f"{other.label}: its task {name} is declared differently from that of {first.label}")
         found[name] = located(first.tasks[name], declared[name])
     if not found:
         of_members = ", ".join(dict.fromkeys(name for member in members for name in member.tasks))
@@ -306,14 +306,14 @@ def check_soup(members: Sequence[Member]) -> None:
     for member in members:
         if member.start is None:
             raise InputError(
-                f"{member.label}: its start weights are unknown, but a soup is of models from the same start; "
+                f"{member.label}: its start weights are unknown, but a soup needs models with the same start; "
                 "pass a run's folder instead"
             )
     for member in others:
         different = [name for name in member.shape if member.shape[name] != first.shape[name]]
         if different or member.start != first.start:
             what = ", ".join(different) or "start weights"
-            raise InputError(f"{member.label}: no soup with {first.label}, which differs in {what}; leave one out")
+            raise InputError(f"{member.label}: differs from {first.label} in {what}; leave one out of the soup")
 
 
 def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0) -> MultitaskModel:
@@ -333,7 +333,7 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
     for name, tensor in before.items():
         after = mean[f"encoder.{name}"]
         if after.shape != tensor.shape:
-            raise InputError(f"{start}: an encoder of another shape than the soup's; leave out --keep-start")
+            raise InputError(f"{start}: the encoder has another shape than the soup's; leave out --keep-start")
         mean[f"encoder.{name}"] = share * tensor.double() + (1 - share) * after
     model = MultitaskModel.load(folders[0])
     model.load_state_dict(mean)
@@ -346,7 +346,7 @@ def start_weights(member: Member) -> Path:
     weights = Weights.parse(inputs["labels"]["start"])
     if identity_of(weights) != member.start:
         raise InputError(
-            f"{weights}: not the start weights of {member.label} any more; restore them, or train it again"
+            f"{weights}: changed since {member.label} was trained from it; restore it, or train {member.label} again"
         )
     return locate_model(weights.name, weights.revision)
 

@@ -67,7 +67,7 @@ def _check_selected_on(model: Weights, data: Path) -> None:
     """Raise InputError if a dev set differs from the one that selected a run's best model."""
     inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
     if file := changed_file(inputs, data, ["dev"]):
-        raise InputError(f"{file}: not the file that {model} was selected on")
+        raise InputError(f"{file}: not the dev set on which the best state of {model} was chosen")
 
 
 def similarity_dev_set(data: Path) -> Examples | None:

@@ -88,7 +88,7 @@ class HeldOut:
         rows = list({text: row for row, text in enumerate(dev.examples.sentences[0])}.values())
         if len(rows) < count:
             raise InputError(
-                f"{dev.examples.source}: has {len(rows)} different sentences; expected --probe-held-out {count}"
+                f"{dev.examples.source}: has {len(rows)} different sentences; --probe-held-out {count} needs more"
             )
         chosen = np.sort(generator(0, "probed dev sentences").permutation(rows)[:count])
         self.tokens = [dev.columns[0][row] for row in chosen]

@@ -97,7 +97,7 @@ def _rewound(weights: Weights, begin: Start) -> Start:
 
     if kind(source) != kind(begin):
         raise InputError(
-            f"{source.name}: not of the shape and vocabulary of {begin.name}; rewind to an earlier state of it"
+            f"{source.name}: has another shape or vocabulary than {begin.name}; rewind to an earlier state of that"
         )
     return source
 

@@ -65,7 +65,7 @@ class Classification(Labelled):
     def learned(self, training: Examples) -> Self:
         if self.ordinal and not self.labels and not all(map(NUMBER.fullmatch, training.classes)):
             shown = listed(map(plain, training.classes[:5]))
-            raise self.problem(f"ordinal classes that are no numbers ({shown}) need labels, which say their order")
+            raise self.problem(f"the ordinal classes are no numbers ({shown}); expected labels, which say their order")
         return super().learned(training)
 
     def with_cross_entropy(self) -> Self:
@@ -287,7 +287,7 @@ class Cosine(Regression):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compares_rows and isinstance(self.weight, str):
-            raise InputError(f"weight is the column {self.weight}; objective cosent compares rows and weighs none")
+            raise InputError(f"weight is the column {self.weight}; objective cosent cannot weigh single rows")
 
     @property
     def compares_rows(self) -> bool:

@@ -35,9 +35,10 @@ class MatryoshkaConfig:
     """Which sizes of embeddings are trained."""
 
     matryoshka: Annotated[tuple[Count, ...], AfterValidator(_falling)] = field(default=(), kw_only=True)
-    """Also train the first so many numbers of each embedding, to be used alone (arXiv 2205.13147): sizes, the largest
-    first, such as 384 192 96. Contrastive losses and those of heads that compare embeddings by cosine become the mean
-    over the sizes. A projection or head reads the other numbers as zeros. Default: only whole embeddings."""
+    """Sizes of embeddings to train, the largest first, such as 384 192 96: so many first numbers of an embedding can
+    then be used alone (arXiv 2205.13147). Contrastive losses, and those of heads that compare embeddings by cosine,
+    become means over the sizes. A projection or head reads the other numbers as zeros. Default: only whole
+    embeddings."""
 
 
 @settings
@@ -47,7 +48,7 @@ class OptimizerConfig:
     learning_rate: AtLeastZero = 1e-5
     """Peak learning rate of the encoder."""
     head_learning_rate: AtLeastZero | None = None
-    """Peak learning rate of the heads and all other layers outside the encoder; the encoder's when left out."""
+    """Peak learning rate of the heads and all other layers outside the encoder. Default: the encoder's."""
     schedule: Literal["constant", "linear"] = "constant"
     """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it to zero at the last step."""
     warmup: Share = 0.0
@@ -103,7 +104,7 @@ class NegativesConfig:
     negatives_kept: Count = 16
     """How many negatives an anchor keeps. For random and hardest."""
     false_negative_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.9
-    """A cosine from which a sentence may be a false negative (arXiv 2205.00656). For unlike."""
+    """Sentences with at least this cosine may be false negatives (arXiv 2205.00656). For unlike."""
 
 
 @settings

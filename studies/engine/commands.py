@@ -46,7 +46,8 @@ class Tables:
     runs: Path = Path("runs")
     """Folder of all runs."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
-    """Threads of each training on a processor, on every machine. Trained bits depend on it, so hashes contain it."""
+    """Threads of each training on a processor, on every machine. Trained weights depend on it, so it is part of a run's
+    key."""
     computing: Computing = field(default_factory=Computing)
     finetune: FinetuneConfig = SETTINGS
     """For --tasks-file: settings of all rows."""
@@ -86,10 +87,10 @@ class RunTables(Tables):
     """
 
     engine: Literal["local", "ray"] = "local"
-    """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, else one of its own."""
+    """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, otherwise a new one."""
     workers: Count | None = None
-    """Processes that compute at once on this machine. Default: one for each GPU, or as many as the cores have room for
-    with their threads, up to eight."""
+    """Processes that compute at once on this machine. Default: one for each GPU; without GPUs, as many as the cores
+    have room for with --threads, at most eight."""
     report: Path = Path("report")
     """Folder of the report."""
     predictions: Path | None = None
@@ -111,7 +112,7 @@ class _Runs:
 
 @settings
 class ListArtefacts(_Runs):
-    """List all runs with their sizes and what needs them."""
+    """List all runs with their sizes, and what needs each."""
 
 
 @settings
@@ -123,21 +124,24 @@ class VerifyArtefacts(_Runs):
 class ShowArtefact(_Runs):
     """Show what a run was made from, and its scores after each epoch; or compare several runs.
 
-    Of several runs it shows the settings that differ, the best scores and the times.
+    For several runs it shows the settings that differ, the best scores and the times.
     """
 
     named: tuple[str, ...] = field(default=("last",), metadata=POSITIONAL)
-    """Runs: their names, the hashes at the end of these, or `last` for the latest run with a model."""
+    """Runs: their names, their keys (the ends of the names), or `last` for the latest run with a model."""
 
 
 @settings
 class CollectGarbage(_Runs):
-    """List what grids made and no preset's tables need, unfinished runs included; with --delete remove it."""
+    """List runs that `experiments run` made and no table needs, unfinished ones included; with --delete, remove them.
+
+    Runs that you started yourself stay unless you name them.
+    """
 
     named: tuple[str, ...] = field(default=(), metadata=POSITIONAL)
-    """Names or hashes of runs made by hand that may go too. Without a name, gc leaves such runs alone."""
+    """Names or keys of runs that you started yourself, to be listed or removed, too."""
     delete: bool = False
-    """Remove what is listed."""
+    """Remove the listed runs."""
 
 
 COMMON = (

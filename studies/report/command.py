@@ -11,7 +11,7 @@ from studies.engine.presets import ReportName
 
 @settings
 class Report:
-    """Write the report of what `experiments run` ran, again and without computing anything."""
+    """Write the report of `experiments run` again, from the runs that there are."""
 
     preset: ReportName = field(default="sample", metadata=POSITIONAL)
     """The preset: sample, small, best or paper; or `tasks`, for the table of a tasks file."""

@@ -10,12 +10,12 @@ from minbert.settings import Count, settings
 
 @settings
 class Limits:
-    """What the service accepts; a request beyond a limit is refused with a 4xx, a full queue with 503."""
+    """What the service accepts. A request beyond a limit is answered with a 4xx, one for a full queue with 503."""
 
     texts: Count = 256
     """Most texts in a request. A pair counts as two."""
     characters: Count = 10_000
-    """Most characters in a text. Models read only its first tokens."""
+    """Most characters in a text. Models read only the first tokens of long texts."""
     body: Count = 4 * 2**20
     """Largest body of a request, in bytes."""
     queue: Count = 4096
@@ -25,4 +25,4 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.queue < self.texts:
-            raise InputError(f"queue is {self.queue}; expected at least {self.texts}, as texts")
+            raise InputError(f"queue is {self.queue}; expected at least {self.texts}, which a request may have")

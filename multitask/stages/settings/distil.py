@@ -25,10 +25,10 @@ class TeachingConfig:
     """Also let the teachers label pairs of training sentences: each sentence of a task of pairs with this many of its
     nearest neighbours under the start weights, without pairs that have a gold label."""
     gold_share: Share = 0.5
-    """Share of the gold labels' loss. The rest is the loss against the teachers' estimates. 0: no gold labels."""
+    """Share of the loss on gold labels; the rest is the loss against the teachers' predictions. 0: no gold labels."""
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 2.0
     """Divides logits before they become probabilities (arXiv 1503.02531). Higher values show more of what the teachers
-    think of unlikely classes. Numbers have no temperature."""
+    think of unlikely classes. Regressions ignore it."""
     embedding_loss: Literal["none", "cosine", "mse"] = "none"
     """Also bring the embeddings near those of the first teacher: by their `cosine`, or by the mean squared error
     (`mse`). A linear layer, discarded after training, translates between different widths. Tasks whose pairs one of the
@@ -49,19 +49,19 @@ class DistilConfig(FinetuneConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.held_out is not None:
-            raise InputError("held_out is for finetune; the teachers and the unlabelled rows know these rows")
+            raise InputError("held_out is for finetune; the teachers may have been trained on these rows")
         if self.accumulate > 1:
-            raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune adds up its batches")
+            raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune accumulates batches")
 
 
-TEACHERS = "Fine-tuned runs or model folders. A task learns from the mean estimates of the teachers that have it."
+TEACHERS = "Fine-tuned runs or model folders. A task learns from the mean prediction of the teachers that have it."
 STAGE = register(
     Stage(
         "distil",
         DistilConfig,
         "multitask.stages.distil:train_student",
         "multitask.stages.reads:of_distil",
-        "Fine-tune an encoder on gold labels and on what other models, its teachers, say.",
+        "Fine-tune an encoder on gold labels and on the predictions of other models, its teachers.",
         inputs=(START, ModelInput("teacher", "", TEACHERS, several=True)),
         summary="multitask.stages.training_run:summary",
         common=(

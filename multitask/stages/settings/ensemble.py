@@ -19,7 +19,7 @@ class EnsembleConfig:
     several times; `soup` is one model with the mean of all members' weights; `greedy_soup` leaves out members that
     lower its dev score."""
     rounds: Count = 20
-    """How many members the greedy selection takes, with repetition. It keeps the best of its rounds."""
+    """How many members the greedy selection takes, some several times. It keeps the best of its rounds."""
     kept: Literal["leading", "all"] = "leading"
     """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
     keep_start: Share = 0.0
@@ -28,7 +28,7 @@ class EnsembleConfig:
 
     def __post_init__(self) -> None:
         if self.keep_start and self.method not in SOUPS:
-            raise InputError(f"keep_start goes with the methods {' and '.join(SOUPS)}, not {self.method}")
+            raise InputError(f"keep_start is for the methods {' and '.join(SOUPS)}, not for {self.method}")
 
 
 STAGE = register(

@@ -27,10 +27,10 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Use only this many training rows of each task. The same rows are drawn every time."""
     ordinal: tuple[str, ...] = ()
     """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
-    more the farther they are from the label. Of the course's tasks meant for sentiment."""
+    more the farther they are from the label. Of the course's tasks, it is meant for sentiment."""
     held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of each task's training rows to hold out and score on. Dev sets are not read. It is always the same rows,
-    and no sentence of theirs is in a row that is trained on, whatever its task."""
+    """Share of each task's training rows to hold out and score on; dev sets are not read. The same rows are held out
+    every time, and no task is trained on a sentence of these rows."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
@@ -38,7 +38,7 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Stop after this many epochs without a better dev score."""
     calibrate: bool = False
     """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
-    comparable with shares of right predictions. It does not change the predicted classes."""
+    nearer to the shares of right predictions. It does not change the predicted classes."""
     keep_task_bests: bool = True
     """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: Count | None = None

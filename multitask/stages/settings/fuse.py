@@ -19,7 +19,7 @@ SUPERVISED = replace(REPORT, tasks=("sentiment",), untrained=PAIRS, heads=HeadsC
 
 @settings
 class FuseConfig:
-    """Fusion training: each batch against its labels, then the same sentences against the contrastive objective.
+    """Fusion training: each batch on its labels, then the same sentences with the contrastive objective.
 
     Source: report, section 4.2. The defaults are the report's.
     """
@@ -30,8 +30,8 @@ class FuseConfig:
     """What the contrastive batches compare."""
     unlabelled: tuple[str, ...] = PAIRS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
-    sentences, text files by name. The defaults leave out what a tasks file lacks. If it lacks sentiment, all its tasks
-    are trained on labels by default, and no source only contrastively."""
+    sentences, text files by name. The default leaves out tasks that a tasks file lacks. If it lacks sentiment, the
+    default is to train all its tasks on labels, and no source contrastively alone."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: AtLeastZero = 1.0
@@ -67,7 +67,7 @@ STAGE = register(
         FuseConfig,
         "multitask.stages.fuse:train_both",
         "multitask.stages.reads:of_fuse",
-        "Train each batch against its labels, then its sentences against the contrastive objective.",
+        "Train each batch on its labels, then its sentences with the contrastive objective.",
         version=5,
         with_seed=_with_seed,
         summary="multitask.stages.training_run:summary",

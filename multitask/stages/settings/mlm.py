@@ -14,7 +14,7 @@ from multitask.training.config import MaskingConfig, OptimizerConfig, SentencesC
 
 @settings
 class ShapeConfig:
-    """Shape of an encoder that is trained from scratch. Each default is the start weights' own value."""
+    """Shape of an encoder that is trained from scratch. The defaults are the values of the start weights."""
 
     hidden_size: Count | None = None
     """Width of the encoder."""
@@ -37,8 +37,8 @@ class MlmConfig(SentencesConfig):
     """What to read: `unlabelled` sentences, another text file (its name, ending in .txt), or the training sentences of
     tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
     from_scratch: bool = False
-    """Begin with random weights. The start weights then only give the sizes and the tokenizer, unless others are
-    named."""
+    """Begin with random weights. Only the tokenizer and the shape are then those of the start weights, unless options
+    set them."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)
     epochs: Count = 1
     """Number of epochs."""
@@ -58,7 +58,7 @@ class MlmConfig(SentencesConfig):
 
     def __post_init__(self) -> None:
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
-            raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
+            raise InputError("start weights have their own shape; a shape can only be given with --from-scratch")
 
 
 COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")

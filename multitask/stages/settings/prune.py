@@ -19,8 +19,9 @@ class PruneConfig(SentencesConfig):
     what: Literal["heads", "neurons", "both"] = "both"
     """Which units to remove."""
     score: Literal["align_uniform", "task", "magnitude", "random"] = "align_uniform"
-    """Remove first the units with the smallest gradient of alignment and uniformity or of a task's loss (with respect
-    to a factor on the unit's output), with the smallest weights, or at random."""
+    """Which units to remove first: those with the smallest gradient, with respect to a factor on their output, of
+    alignment and uniformity (`align_uniform`) or of a task's loss (`task`); those with the smallest weights
+    (`magnitude`); or `random` ones."""
     signed: bool = False
     """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
     least. A gradient only describes small changes, so use several rounds."""
@@ -30,21 +31,21 @@ class PruneConfig(SentencesConfig):
     task: str = "similarity"
     """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
     order: Literal["lowest", "highest"] = "lowest"
-    """Which scores go first. `highest` removes what the score calls most useful, as a test of the score."""
+    """Which scores to remove first. `highest` removes what the score calls most useful, as a test of the score."""
     scope: Literal["global", "layer"] = "global"
-    """Remove these units of the whole encoder, or the same share of each layer."""
+    """Remove the share of all units of the encoder (`global`), or the same share in each `layer`."""
     normalize_scores: bool = False
-    """Within each layer, divide the scores of heads by their norm, and the scores of neurons by theirs."""
+    """In each layer, divide the scores of the heads by their norm, and those of the neurons by theirs."""
     rounds: Count = 1
     """Remove the share in this many steps, and compute new scores before each."""
     batch_size: Count = 64
-    """Rows of a scored batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
+    """Rows in a batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
     train_limit: Count | None = None
     """Compute scores on this many rows only. The same rows are drawn every time."""
 
     def __post_init__(self) -> None:
         if self.signed and self.score in ("magnitude", "random"):
-            raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
+            raise InputError(f"signed is for scores that are gradients; scores by {self.score} have no sign")
 
 
 REWIND = ModelInput(

@@ -114,7 +114,7 @@ def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, scored
     assert len(np.load(after / "predictions.npz")["paraphrase_labels"]) == 31
     assert len(np.load(before / "predictions.npz")["paraphrase_labels"]) == 32
     assert (of_run / "DONE").exists()
-    with pytest.raises(InputError, match=r"ids-sst-dev.csv: not the file that .* was selected on"):
+    with pytest.raises(InputError, match=r"ids-sst-dev.csv: not the dev set on which"):
         scored(run.folder, data)
 
 
