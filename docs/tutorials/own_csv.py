@@ -69,8 +69,9 @@ train = "data/own/messages.csv"
 # !multitask data check --tasks-file tasks.toml
 
 # %% [markdown]
-# The last column shows how often each class occurs, and how the numbers are spread. The columns before it show how long the texts are in
-# tokens (pieces of words), and that none is longer than the model can read.
+# The last column shows how often each class occurs, and how the numbers are spread. `dropped` rows are left out, because their label or text is
+# empty; `repeated` rows have the text of an earlier row. The other columns show how long the texts are in tokens (pieces of words), and that
+# none is longer than the model can read.
 #
 # Mistakes end in one line that says where and what. Here someone misspelt the name of a column:
 
@@ -132,6 +133,8 @@ axes.legend();
 # !head -n 4 details/urgency-errors.csv
 
 # %% [markdown]
+# In `urgency-errors.csv`, `row` is the line in `messages.csv` (the header is line 1), and `error` is how far the prediction is from the label.
+#
 # The second table counts the held-out messages that the model was trained on after all, and shows the scores on the others. There are a few,
 # because the two tasks hold out nearly the same tenth, but not quite: a message held out for one may be a training message of the other. The
 # lines that begin with "not known" say what nobody can check: which sentences the start weights were trained on.
