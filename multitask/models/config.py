@@ -24,11 +24,11 @@ class HeadsConfig:
     """What a head reads of two sentences: two `embeddings` to compare (the report), `features` of the embeddings
     (|x-y|, x*y, x+y), or the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
     similarity_pairs: PairInput | None = None
-    """How similarity reads pairs. Default: as paraphrase does."""
+    """How similarity reads pairs; `none`: as paraphrase does."""
     residual: bool = False
     """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
     embeddings of the start weights. Useful for start weights that are already tuned for similarity."""
     head_hidden_size: Annotated[int, Field(ge=1, le=MOST_HIDDEN)] | None = None
-    """Hidden size of the heads' MLPs. Default: the encoder's hidden size (768 for bert-base, as in the report)."""
+    """Hidden size of the heads' MLPs; `none`: the encoder's hidden size (768 for bert-base, as in the report)."""
     dropout: Annotated[float, Field(ge=0, le=0.99)] = 0.3
     """Dropout before each linear layer of a head."""

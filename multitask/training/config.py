@@ -48,7 +48,7 @@ class OptimizerConfig:
     learning_rate: AtLeastZero = 1e-5
     """Peak learning rate of the encoder."""
     head_learning_rate: AtLeastZero | None = None
-    """Peak learning rate of the heads and all other layers outside the encoder. Default: the encoder's."""
+    """Peak learning rate of the heads and all other layers outside the encoder; `none`: the encoder's."""
     schedule: Literal["constant", "linear"] = "constant"
     """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it to zero at the last step."""
     warmup: Share = 0.0

@@ -39,7 +39,7 @@ class TeachingConfig:
 
 @settings
 class DistilConfig(FinetuneConfig):
-    """Fine-tuning on gold labels and on the estimates of teachers (Hinton et al. 2015, arXiv 1503.02531).
+    """Fine-tuning on gold labels and on the predictions of teachers (Hinton et al. 2015, arXiv 1503.02531).
 
     Teachers that read pairs jointly can teach a student with any heads (Augmented SBERT, arXiv 2010.08240).
     """
