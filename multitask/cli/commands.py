@@ -84,7 +84,7 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
     matrix, and the calibration with a reliability plot."""
     dimensions: tuple[Count, ...] = ()
-    """Also score only the first numbers of each embedding: each size, e.g. 192 96, gets a row below that of whole
+    """Keep only the first so many numbers of each embedding. Each size, e.g. 192 96, gets a row below that of whole
     embeddings. For suites of frozen embeddings."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
@@ -156,8 +156,8 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
     column: str | None = None
     """Column of the sentences of a table."""
     dimensions: Count | None = None
-    """Keep only the first so many numbers of each embedding, preferably a size that was trained with --matryoshka.
-    Default: all."""
+    """Keep only the first so many numbers of each embedding. Choose a size that was trained with --matryoshka, if there
+    is one. Default: all."""
     normalize: bool = False
     """Scale every embedding to length 1."""
     dtype: Literal["float32", "float16", "int8"] = "float32"
@@ -183,7 +183,7 @@ class Search(EmbeddingComputing, _Pooling, _Model):
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     """The model that wrote the index: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     column: str | None = None
-    """Column of the queries, if they are a table."""
+    """Column of the sentences of a table. It is for a table of queries."""
     top: Count = 10
     """Sentences to print for each query."""
     rescore: Count | None = None
@@ -214,7 +214,7 @@ class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
     text: tuple[str, ...] = ()
     """Column of the sentences, or the two columns of pairs. Default: sent0 and sent1, or sentence1 and sentence2."""
     column: str | None = None
-    """Column of the sentences, if --corpus is a table."""
+    """Column of the sentences of a table. It is for --corpus."""
     data: Path = Path("data/sample")
     """Where sources are: a folder with the tasks' files, or a tasks file."""
     format: Literal["triplets", "pairs"] = "triplets"

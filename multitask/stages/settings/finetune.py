@@ -29,7 +29,7 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
     more the farther they are from the label. Of the course's tasks, it is meant for sentiment."""
     held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of each task's training rows to hold out and score on; dev sets are not read. The same rows are held out
+    """Share of each task's training rows to hold out and score on. Dev sets are not read. The same rows are held out
     every time, and no task is trained on a sentence of these rows."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in

@@ -89,10 +89,10 @@ def other_model(folder):
 
 
 CHANGES = {
-    "embeddings of other weights": other_model,
+    "written with other weights": other_model,
     "has changed since": lambda folder: (folder / "t.txt").write_text("another"),
     "t.txt: no such file": lambda folder: (folder / "t.txt").unlink(),
-    "no e.npy.json says": lambda folder: (folder / "e.npy.json").unlink(),
+    "e.npy.json, which names its model, is missing": lambda folder: (folder / "e.npy.json").unlink(),
     "e.npy: no such file": lambda folder: (folder / "e.npy").unlink(),
     "or damaged": lambda folder: (folder / "e.npy").write_bytes((folder / "e.npy").read_bytes()[:-1]),
     "not the array that": lambda folder: np.save(folder / "e.npy", np.zeros((5, 32))),

@@ -333,12 +333,12 @@ def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, t
 def test_no_soup_of_unlike_models(write_run, write_model, small_data, tmp_path, other_encoder):
     first = write_run(1)
     others = {
-        "differs in heads;": write_run(2, heads=HeadsConfig("separate", "joint")),
-        "differs in pooling;": write_run(2, pooling="cls"),
-        "differs in tasks;": write_run(2, tasks=("sentiment",)),
-        "differs in max_length;": write_run(2, length=20),
-        "differs in encoder, tokenizer;": write_run(2, encoder=other_encoder),
-        "differs in start weights;": write_run(2, start="another"),
+        "in heads;": write_run(2, heads=HeadsConfig("separate", "joint")),
+        "in pooling;": write_run(2, pooling="cls"),
+        "in tasks;": write_run(2, tasks=("sentiment",)),
+        "in max_length;": write_run(2, length=20),
+        "in encoder, tokenizer;": write_run(2, encoder=other_encoder),
+        "in start weights;": write_run(2, start="another"),
         "its start weights are unknown": write_model(2),
     }
     for message, other in others.items():
