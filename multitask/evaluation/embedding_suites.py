@@ -191,7 +191,7 @@ def evaluate_suites(
         check_dimensions(max(dimensions), known.encoder.encode(["a"]).shape[1], known.name)
     begin = time.perf_counter()
     sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
-    table = EmbeddingTable.of(known.encoder, sentences, show_progress=True)
+    table = EmbeddingTable.of(known.encoder, sentences)
     embedding = time.perf_counter() - begin
     width = table.vectors.shape[1]
     smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}

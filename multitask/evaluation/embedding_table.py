@@ -20,10 +20,10 @@ class EmbeddingTable:
     vectors: Vectors
 
     @classmethod
-    def of(cls, encoder: Embedder, sentences: Iterable[str], show_progress: bool = False) -> "EmbeddingTable":
-        """Embed sentences, which may repeat. Raises InputError if embeddings are not finite."""
+    def of(cls, encoder: Embedder, sentences: Iterable[str]) -> "EmbeddingTable":
+        """Embed sentences, which may repeat; shows progress. Raises InputError if embeddings are not finite."""
         different = list(dict.fromkeys(sentences))
-        vectors = encoder.encode(different, show_progress=show_progress)
+        vectors = encoder.encode(different, show_progress=True)
         if not np.isfinite(vectors).all():
             raise InputError(f"{encoder.name}: the encoder's embeddings are not finite; its weights are damaged")
         return cls({sentence: row for row, sentence in enumerate(different)}, vectors)

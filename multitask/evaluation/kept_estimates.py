@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, read_arrays
-from multitask.data.examples import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate
 from multitask.models.model_folder import file_hashes
 from multitask.models.multitask_model import MultitaskModel
@@ -26,26 +26,39 @@ DECIDE = ("device", "precision", "attention")
 
 def keep_estimates(folder: Path, estimates: Estimates, data: Mapping[str, LabelledData], runtime: Runtime) -> None:
     """Write the estimates of a saved model for some rows into its folder."""
-    keys = _keys(folder, data, runtime)
+    keys = _keys(folder, _examples(data), runtime.describe())
     arrays: dict[str, Any] = {keys[name]: values for name, values in estimates.items()}
     with atomic_file(folder / FILE) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
+
+
+def kept_estimates(
+    folder: Path, rows: Mapping[str, Examples], computing: Mapping[str, Any]
+) -> dict[str, NDArray[np.float64]]:
+    """The estimates that were kept with a model, of the tasks where they are of these rows and were so computed."""
+    if not (folder / FILE).is_file():
+        return {}
+    kept = read_arrays(folder / FILE)
+    return {name: kept[key] for name, key in _keys(folder, rows, computing).items() if key in kept}
 
 
 def kept_or_computed(
     folder: Path, model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime
 ) -> dict[str, NDArray[np.float64]]:
     """The estimates of the model that was loaded from a folder, for all rows in file order; see `estimate`."""
-    kept = read_arrays(folder / FILE) if (folder / FILE).is_file() else {}
-    found = {name: kept[key] for name, key in _keys(folder, data, runtime).items() if key in kept} if kept else {}
+    found = kept_estimates(folder, _examples(data), runtime.describe())
     others = {name: rows for name, rows in data.items() if name not in found}
     computed = estimate(model, others, runtime)
     return {name: found[name] if name in found else computed[name] for name in data}
 
 
-def _keys(folder: Path, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, str]:
+def _examples(data: Mapping[str, LabelledData]) -> dict[str, Examples]:
+    return {name: rows.examples for name, rows in data.items()}
+
+
+def _keys(folder: Path, rows: Mapping[str, Examples], computing: Mapping[str, Any]) -> dict[str, str]:
     """What decides each task's estimates, as a hash."""
     weights = file_hashes(folder)
-    computing = {name: value for name, value in runtime.describe().items() if name in DECIDE}
-    rows = {name: [list(column) for column in of.examples.sentences] for name, of in data.items()}
-    return {name: sha256(json.dumps([name, weights, computing, of]).encode()).hexdigest() for name, of in rows.items()}
+    decides = {name: value for name, value in computing.items() if name in DECIDE}
+    texts = {name: [list(column) for column in of.sentences] for name, of in rows.items()}
+    return {name: sha256(json.dumps([name, weights, decides, of]).encode()).hexdigest() for name, of in texts.items()}

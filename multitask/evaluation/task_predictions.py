@@ -15,6 +15,7 @@ from minbert.files import write_text
 from multitask.data.examples import Examples, LabelledData
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.runtime.device import Runtime
+from multitask.runtime.progress import OnRows, RowsDone, untold
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labelled import Labelled
@@ -46,15 +47,22 @@ def load_split(
     Raises:
         InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
     """
-    names = tuple(tasks or model.tasks)
+    of_model = {name: model.tasks[name] for name in tasks or model.tasks}
+    examples = load_examples(of_model, data, split, labelled)
+    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
+
+
+def load_examples(
+    tasks: Mapping[str, Task], data: Path, split: Split, labelled: bool | None = None
+) -> dict[str, Examples]:
+    """The rows of a split of `data` for a model's tasks, as `load_split` reads them, but not tokenised."""
     found = load_tasks(data)
-    if undeclared := [name for name in names if name not in found]:
+    if undeclared := [name for name in tasks if name not in found]:
         raise InputError(
             f'{data}: the model\'s task "{undeclared[0]}" is not declared there, only {", ".join(found)}; give the '
             "tasks file that the model was trained with (--tasks-file)"
         )
-    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
-    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
+    return {name: load_rows(located(task, found[name]), split, labelled) for name, task in tasks.items()}
 
 
 def located(task: Task, declared: Task) -> Task:
@@ -78,14 +86,18 @@ def estimate(
 ) -> dict[str, NDArray[np.float64]]:
     """A model's estimates for all rows, in file order. The model must be in eval mode.
 
-    Raises InputError if some outputs are not finite.
+    Shows how many rows are done. Raises InputError if some outputs are not finite.
     """
-    return {name: model.tasks[name].estimate(raw_outputs(model, name, rows, runtime)) for name, rows in data.items()}
+    with RowsDone(sum(map(len, data.values()))) as shown:
+        raw = {name: raw_outputs(model, name, rows, runtime, shown.add) for name, rows in data.items()}
+    return {name: model.tasks[name].estimate(values) for name, values in raw.items()}
 
 
-def raw_outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+def raw_outputs(
+    model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime, on_rows: OnRows = untold
+) -> NDArray[np.float32]:
     """The outputs of a task's head for all rows, in file order."""
-    return outputs(model, [task], data.lengths, data.sequences, runtime)[task]
+    return outputs(model, [task], data.lengths, data.sequences, runtime, on_rows)[task]
 
 
 def tune(

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
@@ -24,6 +23,7 @@ from multitask.data.tables import Source
 from multitask.data.text_lines import suffixes
 from multitask.inference.search import LEVELS, Neighbours, Rows, search, search_codes
 from multitask.models.sentence_encoder import Embedder
+from multitask.runtime.progress import RowsDone
 
 SENTENCES_PER_BLOCK = 16384
 ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\)?"
@@ -72,7 +72,7 @@ def embed_file(
     texts = sentences(source, column)
     place = record_of(output)
     scales = None
-    with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(unit="sentence", disable=None) as bar:
+    with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(unit="sentences") as shown:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
             embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions)
@@ -84,7 +84,7 @@ def embed_file(
                 embeddings = (embeddings / scales).round().clip(-LEVELS, LEVELS)
             file.write(embeddings.astype(STORED[dtype]).tobytes())
             count += len(block)
-            bar.update(len(block))
+            shown.add(len(block))
         if not count:
             raise InputError(f"{source}: no sentence; expected one sentence per line")
         file.seek(0)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-from tqdm import tqdm
 
 from minbert.errors import InputError
 from multitask.data.problems import LOGGER, STANDARD_INPUT, listed, quote
@@ -18,6 +17,7 @@ from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, columns_of, text_of
 from multitask.runtime.device import Runtime
+from multitask.runtime.progress import RowsDone
 from multitask.tasks.kinds import MultiLabel
 from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
@@ -64,10 +64,11 @@ def predict_file(
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
     groups = _groups(model, named, columns, table)
+    passes = sum(len({model.reads_jointly(name) for name in together}) for together in groups.values())
     count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
-        tqdm(unit="row", disable=None) as bar,
+        RowsDone(passes=passes) as shown,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
             rows = [dict(row) for _, row in block]
@@ -77,13 +78,13 @@ def predict_file(
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
-                for name, answers in predict_columns(model, columns_of(texts), together, runtime).items():
+                predicted = predict_columns(model, columns_of(texts), together, runtime, shown.add)
+                for name, answers in predicted.items():
                     for row, answer in zip(rows, answers, strict=True):
                         values = added_values(model.tasks[name], answer, probabilities)
                         row.update(zip(added[name], values, strict=True))
             write(rows)
             count += len(rows)
-            bar.update(len(rows))
     table.warn("predicted", "with an empty text", sorted(empty))
     return count
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import batches_by_tokens
 from multitask.runtime.device import Runtime
+from multitask.runtime.progress import OnRows, untold
 
 # Large enough to keep a core or a GPU busy. On a CPU, larger temporary tensors are returned to the system each time,
 # which costs page faults.
@@ -25,14 +25,14 @@ def compute_in_batches(
     compute: Callable[[Rows], Tensor],
     runtime: Runtime,
     most_rows: int | None = None,
-    show_progress: bool = False,
+    on_rows: OnRows = untold,
 ) -> NDArray[np.float32]:
     """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 
     `lengths` are the numbers of tokens of the rows, at least one. `compute` maps row numbers [batch] of similar
     lengths to results [batch, ...], under autocast, without gradients, in several threads. On a CPU every thread
     computes whole batches, so that neither the number of threads nor which of them computes a batch changes the
-    results, and threads do not wait for each other at every operation.
+    results, and threads do not wait for each other at every operation. They call `on_rows` after each batch.
     """
     batches = list(batches_by_tokens(lengths, TOKENS_PER_BATCH[runtime.device.type], most_rows))
     waiting = iter(batches)  # shared by all threads
@@ -42,7 +42,7 @@ def compute_in_batches(
         with torch.no_grad(), runtime.autocast():
             for rows in waiting:
                 results.append((rows, compute(rows)))
-                bar.update(len(rows))
+                on_rows(len(rows))
         return results
 
     def give_up() -> None:
@@ -50,8 +50,7 @@ def compute_in_batches(
             pass
 
     threads = torch.get_num_threads() if runtime.device.type == "cpu" else 1
-    with tqdm(total=len(lengths), unit="row", disable=None if show_progress else True) as bar:
-        results = work() if threads == 1 else _in_threads(work, min(threads, len(batches)), give_up)
+    results = work() if threads == 1 else _in_threads(work, min(threads, len(batches)), give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
     for rows, values in results:  # copied only now, so that batches do not wait for a CUDA device
         everything[rows] = values.float().cpu().numpy()

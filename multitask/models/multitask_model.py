@@ -41,6 +41,7 @@ from multitask.models.predictions import (
 from multitask.runs.artefact import is_run, last_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
+from multitask.runtime.progress import OnRows, untold
 from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
@@ -203,10 +204,7 @@ class MultitaskModel(nn.Module):
         path, found = folder / DESCRIPTION, read_description(folder)
         if found is None:
             raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
-        try:
-            tasks = {name: _task(name, declaration) for name, declaration in found.tasks.items()}
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+        tasks = stored_tasks(folder, found)
         encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
         if (found.max_length or 0) > tokenizer.max_length:
             raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {tokenizer.max_length}")
@@ -236,9 +234,12 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
     }
 
 
-def _task(name: str, declaration: Any) -> Task:
-    """A task of a model's description; version 0.1 only names tasks of the course."""
-    return task_of(name, declaration) if declaration is not None else task_named(COURSE, name)
+def stored_tasks(folder: Path, description: Description) -> dict[str, Task]:
+    """The tasks of the description in a model's folder. Raises InputError if one is not valid."""
+    try:  # version 0.1 only names tasks of the course
+        return {n: task_named(COURSE, n) if of is None else task_of(n, of) for n, of in description.tasks.items()}
+    except InputError as error:
+        raise InputError(f"{folder / DESCRIPTION}: {error}") from None
 
 
 def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
@@ -255,18 +256,26 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
 
 
 def predict_columns(
-    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, runtime: Runtime | None = None
+    model: MultitaskModel,
+    columns: Columns,
+    tasks: Sequence[str] | None = None,
+    runtime: Runtime | None = None,
+    on_rows: OnRows = untold,
 ) -> dict[str, list[Prediction]]:
     """`MultitaskModel.predict_all` of one or two columns of texts, as `columns_of` gives them.
 
     With another device or precision if `runtime` is given.
     """
-    estimates = estimate_columns(model, columns, tasks, runtime)
+    estimates = estimate_columns(model, columns, tasks, runtime, on_rows)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
 
 
 def estimate_columns(
-    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, runtime: Runtime | None = None
+    model: MultitaskModel,
+    columns: Columns,
+    tasks: Sequence[str] | None = None,
+    runtime: Runtime | None = None,
+    on_rows: OnRows = untold,
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
@@ -280,7 +289,7 @@ def estimate_columns(
     found: dict[str, NDArray[np.float64]] = {}
     for joint in (False, True):
         if together := [name for name in names if model.reads_jointly(name) == joint]:
-            raw = outputs(model, together, *_tokenised(model, columns, joint), runtime)
+            raw = outputs(model, together, *_tokenised(model, columns, joint), runtime, on_rows)
             found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
@@ -322,7 +331,12 @@ def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[ND
 
 
 def outputs(
-    model: MultitaskModel, tasks: Sequence[str], lengths: NDArray[np.int64], sequences: Sequences, runtime: Runtime
+    model: MultitaskModel,
+    tasks: Sequence[str],
+    lengths: NDArray[np.int64],
+    sequences: Sequences,
+    runtime: Runtime,
+    on_rows: OnRows = untold,
 ) -> dict[str, NDArray[np.float32]]:
     """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.
 
@@ -335,7 +349,7 @@ def outputs(
         return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
 
     cuts = np.cumsum([model.tasks[name].outputs for name in tasks])[:-1]
-    parts = np.split(compute_in_batches(lengths, compute, runtime), cuts, axis=1)
+    parts = np.split(compute_in_batches(lengths, compute, runtime, on_rows=on_rows), cuts, axis=1)
     for name, part in zip(tasks, parts, strict=True):
         if not np.isfinite(part).all():
             source = model.tokenizer.source

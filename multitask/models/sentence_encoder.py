@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -30,6 +31,7 @@ from multitask.models.pooling import PoolingMethod, check_dimensions, pool
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start_embedding
 from multitask.runtime.options import Device, EmbeddingPrecision
+from multitask.runtime.progress import RowsDone, untold
 from multitask.runtime.random_streams import generator
 
 MEASURED_SENTENCES, MEASURED_LENGTH = 64, 48  # on how many random sentences of how many tokens int8 ranges are measured
@@ -143,7 +145,7 @@ class SentenceEncoder:
             batch_size: largest number of sentences in a batch; by default a batch is filled by tokens.
             normalize: scale every embedding to length 1.
             max_length: cut sentences to so many tokens; the encoder's own setting when left out.
-            show_progress: show a progress bar when standard error is a terminal.
+            show_progress: show how many sentences are done: a bar on a terminal, otherwise lines.
             convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
             dimensions: keep only so many numbers of each embedding, the first ones. Sizes that the model was not
                 trained for (`--matryoshka`) lose more.
@@ -169,7 +171,9 @@ class SentenceEncoder:
         embeddings = np.empty((0, dimensions or width), np.float32)
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
-            embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
+            with RowsDone(len(tokens), "sentences") if show_progress else nullcontext() as shown:
+                on_rows = shown.add if shown else untold
+                embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, on_rows)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
 

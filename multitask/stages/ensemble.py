@@ -219,6 +219,7 @@ def _soup(
     mixed = partial(soup, start=kept, share=config.keep_start)
 
     def dev_score(folders: Sequence[Path]) -> float:
+        logger.info("scoring a soup of %d models", len(folders))
         model = mixed(folders)
         return score(model.tasks, tuned(model), dev).overall
 

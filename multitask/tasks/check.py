@@ -7,14 +7,16 @@ from itertools import chain, combinations
 from pathlib import Path
 
 import numpy as np
+import pandas
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import aligned, plain
+from multitask.data.problems import aligned, plain, quote
+from multitask.data.tables import Source
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Regression
+from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.labelled import Labelled, rows_by_label
 from multitask.tasks.read_examples import label_hints, read_examples
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
@@ -49,7 +51,7 @@ class DataReport:
     overlaps: list[tuple[str, str, int]] = field(default_factory=list)
     """Two sets, and how many distinct sentences they have in common, as contamination records compare them."""
     absent: list[str] = field(default_factory=list)  # the missing files of each task that has at least one file
-    hints: list[str] = field(default_factory=list)  # about labels that may be misspelt
+    hints: list[str] = field(default_factory=list)  # about labels that may be misspelt or wrong
     _problems: dict[str, dict[str, None]] = field(default_factory=dict)  # of each file
     _sentences: dict[tuple[str, str], Hashes] = field(default_factory=dict)  # of each task and split
 
@@ -83,6 +85,7 @@ class DataReport:
                     except InputError as error:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
+                    self.hints += contradictions(task, source, examples)
                 name = f"{task.name} {source}" if self.declared else Path(source.file).name
                 self._sentences[task.name, split] = self._add(name, examples, _histogram(task, examples))
 
@@ -162,6 +165,36 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
     report.compare()
     return report
+
+
+def contradictions(task: Task, source: Source, examples: Examples) -> list[str]:
+    """A line that counts the texts or pairs with different labels and shows the first, if there are any.
+
+    Texts are compared as contamination records compare them. Numbers differ if they are more than half the range
+    apart; sets of labels are not compared.
+    """
+    if isinstance(task, MultiLabel):
+        return []
+    half = (task.bounds[1] - task.bounds[0]) / 2 * (1 + 1e-6) if isinstance(task, Regression) else 0  # labels are fp32
+    keys = np.stack([hash_sentences(column) for column in examples.sentences], axis=1)
+    text = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    labels = pandas.Series(examples.gold.astype(np.float64)).groupby(text)
+    rows = np.flatnonzero(labels.transform("max") - labels.transform("min") > half)
+    if not len(rows):
+        return []
+    of_first = labels.get_group(text[rows[0]])
+    pair = sorted((of_first.idxmin(), of_first.idxmax()))
+    names = [examples.classes[int(label)] if examples.classes else str(label) for label in examples.gold[pair]]
+    assert examples.numbers is not None, "rows of files have numbers"
+    unit = "rows" if source.path is None or source.form in (".parquet", ".xlsx") else "lines"
+    places = " and ".join(f"{examples.numbers[row]} ({plain(name)})" for row, name in zip(pair, names, strict=True))
+    count, what = len(np.unique(text[rows])), "pair" if task.pair else "text"
+    found = f"{count:,} {what}s have" if count > 1 else f"1 {what} has"
+    far = " (more than half the range apart)" if isinstance(task, Regression) else ""
+    shown = ", ".join(quote(column[pair[0]]) for column in examples.sentences)
+    return [
+        f"{source}: {found} different {task.name}{far}, first {shown} in {unit} {places}; correct or remove such rows"
+    ]
 
 
 def _histogram(task: Task, examples: Examples) -> dict[str, int]:

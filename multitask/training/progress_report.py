@@ -2,25 +2,23 @@
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import torch
-from tqdm import tqdm
 
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
+from multitask.runtime.progress import ProgressBar, time_left
 from multitask.training.checkpoints_and_resume import Progress
 
 logger = logging.getLogger("multitask")
 
-SECONDS_BETWEEN_LINES = 10.0
 BAR = "{desc}|{bar}| step {n_fmt}/{total_fmt}{postfix}"  # short enough for 80 columns, so that nothing is cut
 
 
-class ProgressReport:
+class ProgressReport(ProgressBar):
     """Reports a training's progress on its first rank. A context, which ends with the training.
 
     `steps` are those of the whole training, about: epochs of some schedulers differ in length.
@@ -32,26 +30,18 @@ class ProgressReport:
         self.epochs = epochs
         self.runtime = runtime
         self.before = progress.step, progress.tokens, progress.seconds  # of earlier processes
-        self.began = self.told = time.monotonic()
-        # None: a bar on a terminal only.
-        hidden = None if distributed.is_first() else True
-        self.bar: tqdm[Any] = tqdm(total=steps, initial=progress.step, bar_format=BAR, disable=hidden)
+        super().__init__(total=steps, initial=progress.step, bar_format=BAR)
 
     def __enter__(self) -> Self:
         if self.runtime.device.type == "cpu":
             _warn_if_busy()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
     def step(self, loss: float | None) -> None:
         """Report a step, with the mean loss since the last evaluation; None before any is read."""
         self.bar.total = max(self.steps, self.progress.step)
         self.bar.set_postfix_str(self._state(loss), refresh=False)
-        self.bar.update()
-        if self.bar.disable and time.monotonic() - self.told > SECONDS_BETWEEN_LINES:
-            self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}")
+        self.move(1, lambda: f"step {self.progress.step} of {self.steps}: {self._state(loss)}")
 
     def evaluating(self) -> None:
         """Say that an evaluation begins, which may take longer than the steps before it; in a log, of the first one."""
@@ -64,7 +54,7 @@ class ProgressReport:
         place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
         scored = ", ".join(f"{name} {score:.4f}" for name, score in scores.items()) or "not scored"
         self.bar.set_description_str("", refresh=False)
-        self._tell(f"{place}: {scored}; {self._state(loss)}")
+        self.tell(f"{place}: {scored}; {self._state(loss)}")
 
     def end(self) -> None:
         """Warn where the leading checkpoint scores below the start weights' embeddings."""
@@ -81,19 +71,8 @@ class ProgressReport:
     def _state(self, loss: float | None) -> str:
         speed = (self.progress.tokens - self.before[1]) / max(self.progress.seconds - self.before[2], 1e-9)
         a_step = (time.monotonic() - self.began) / max(self.progress.step - self.before[0], 1)
-        minutes, seconds = divmod(round(max(self.steps - self.progress.step, 0) * a_step), 60)
         shown = "" if loss is None else f"loss {loss:.3f}, "
-        return f"{shown}{speed:,.0f} tokens/s, {minutes} min {seconds:02} s left"
-
-    def _tell(self, line: str) -> None:
-        """Log a line, or print it where nobody has set up logging, as in a notebook."""
-        self.told = time.monotonic()
-        self.bar.clear()
-        if logger.isEnabledFor(logging.INFO) or logger.level:
-            logger.info(line)
-        elif distributed.is_first():
-            print(line, file=sys.stderr, flush=True)
-        self.bar.refresh()
+        return f"{shown}{speed:,.0f} tokens/s, {time_left((self.steps - self.progress.step) * a_step)}"
 
 
 def _warn_if_busy() -> None:

@@ -2,14 +2,21 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.problems import aligned, plain
+from multitask.evaluation.score_intervals import (
+    Answers,
+    answers_of_evaluation,
+    answers_of_training,
+    scores_with_intervals,
+)
 from multitask.evaluation.text_tables import number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
@@ -96,11 +103,10 @@ def show_artefact(options: ShowArtefact) -> int:
     if lines := _made_from(entry.artefact):
         print(aligned(lines, left=2))
         print("(settings that are not the default; all are in config.json and inputs.json)\n")
-    if (path := folder / "evaluation.json").is_file():
-        scores = {"overall": read_json(path, dict).get("overall"), **read_json(path, dict).get("scores", {})}
-        print(aligned([["score", ""], *([name, number(v)] for name, v in scores.items() if isinstance(v, float))]))
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
-        print(scores_table(history))
+        print(f"{scores_table(history)}\n")
+    if answers := _answers(entry.artefact):
+        print(f"{aligned(_scores(answers))}\n")
     print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
     return 0
 
@@ -115,6 +121,30 @@ def _made_from(run: Artefact) -> list[list[str]]:
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
     shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
     return [[str(name), plain(str(value))] for name, value in shown.items()]
+
+
+def _answers(run: Artefact) -> dict[str, Answers]:
+    """The dev answers of a run: of its evaluation, its own or one that lies next to it, or those that it kept."""
+    parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
+    for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
+        folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
+    for folder in folders:
+        if (folder / "evaluation.json").is_file():
+            return answers_of_evaluation(folder)
+    if not run.done or not (kept := run.kept_models()):
+        return {}
+    inputs = read_json(run.folder / "inputs.json", dict)
+    try:
+        return answers_of_training(next(iter(kept.values())), Path(inputs["labels"]["data"]), inputs)
+    except InputError:  # the data have gone
+        return {}
+
+
+def _scores(answers: Mapping[str, Answers]) -> list[list[str]]:
+    """A line for each score with its interval."""
+    found = scores_with_intervals(answers).items()
+    lines = [[name, number(score), f"{number(low)} to {number(high)}"] for name, (score, low, high) in found]
+    return [["task", "score", "95% interval over dev rows"], *lines]
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:

@@ -1,18 +1,26 @@
 """Loading the rows that a model is scored on."""
 
+import logging
+import re
+import time
 from dataclasses import replace
+from itertools import count
 
+import numpy as np
 import pytest
 import torch
 
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.evaluation.task_predictions import load_split, located
+from multitask.evaluation.task_predictions import estimate, load_split, located, written
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks
 from tests.multitask.declared import declared_tasks
+
+CPU = start("cpu", "fp32")
 
 
 def test_a_model_of_declared_tasks_asks_for_its_tasks_file(tiny_encoder, small_data, tmp_path):
@@ -34,3 +42,27 @@ def test_files_of_a_task_are_read_as_they_are_declared_now():
     other = {"encoding": "latin-1", "decimal": ",", "missing": ("-",), "separator": ";", "quotes": False, "id": "key"}
     declared = replace(task, **other, weight=3.0)
     assert located(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
+
+
+def test_numbers_are_written_with_as_few_decimals_as_labels_have():
+    """They are fp32, where 9.8 is 9.80000019."""
+    values = np.array([9.8, 0.1, 10, -3.25e-5], np.float32)
+    assert list(map(str, written(declared_tasks()["stars"], values))) == ["9.8", "0.1", "10.0", "-3.25e-05"]
+
+
+def test_estimates_that_take_long_say_in_a_log_how_many_rows_are_done(tiny_encoder, small_data, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    model = load_model(tiny_encoder, load_tasks(small_data)).to("cpu")
+    dev = load_split(model, small_data, "dev")
+    caplog.clear()
+    estimate(model, dev, CPU)
+    assert caplog.messages == []  # it takes less than ten seconds
+    ticks = count(step=20.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+    estimate(model, dev, CPU)
+    assert [len(dev), *map(len, dev.values())] == [2, 32, 32]
+    done = [
+        int(re.fullmatch(r"(\d+) of 64 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages
+    ]
+    assert done == sorted(done)
+    assert done[-1] == 64

@@ -4,8 +4,11 @@ import datetime
 import gzip
 import json
 import os
+import re
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pandas
@@ -164,21 +167,6 @@ def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, me
     assert not (tmp_path / output).exists()
 
 
-def test_standard_input_may_be_a_pipe(model, tmp_path):
-    reading, writing = os.pipe()
-    own = os.dup(0)
-    os.write(writing, b"Late again.\nA refund, please.\n")
-    os.close(writing)
-    os.dup2(reading, 0)
-    try:
-        predict_file(model, ["topic"], Path("-"), tmp_path / "o.csv", CPU)
-    finally:
-        os.dup2(own, 0)
-        os.close(own)
-        os.close(reading)
-    assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Late again.", "A refund, please."]
-
-
 def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
     write(tmp_path / "i.csv", ROWS)
     found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
@@ -219,12 +207,20 @@ def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
 
 
-def test_the_command_reads_standard_input_and_writes_standard_output(model, tmp_path, capsys, monkeypatch):
+def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output(model, tmp_path, capsys):
     model.save(tmp_path / "model")
-    (tmp_path / "input").write_text("question\nWho made it?\n")
-    monkeypatch.setattr(module, "STANDARD_INPUT", str(tmp_path / "input"))
+    reading, writing = os.pipe()
+    own = os.dup(0)
+    os.write(writing, b"question\nWho made it?\n")
+    os.close(writing)
+    os.dup2(reading, 0)
     arguments = ["predict", "--model", str(tmp_path / "model"), "--task", "topic", "--input", "-"]
-    assert main([*arguments, "--input-format", "csv", "--precision", "fp32"]) == 0
+    try:
+        assert main([*arguments, "--input-format", "csv", "--precision", "fp32"]) == 0
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reading)
     header, row = capsys.readouterr().out.splitlines()
     assert header == "question,topic,topic_probability"
     assert row.split(",")[:2] == ["Who made it?", model.predict("topic", ["Who made it?"])[0].label]
@@ -243,6 +239,24 @@ def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "table_writer", writer)
     predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
     assert sizes == [2] * 12 + [1]
+
+
+def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
+    model, tmp_path, monkeypatch, caplog, capsys
+):
+    caplog.set_level("INFO")
+    write(tmp_path / "i.csv", ROWS[:4])
+    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    assert caplog.messages == []  # it takes less than ten seconds
+    expected = capsys.readouterr()
+    ticks = count(step=20.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    assert capsys.readouterr() == expected
+    done = [float(re.fullmatch(r"(\d+) rows, [\d.]+ rows/s", line)[1]) for line in caplog.messages]
+    assert len(done) >= 4  # each block has two passes: of the single texts, and of the pairs
+    assert done == sorted(done)
+    assert done[-1] == 4
 
 
 def test_a_column_name_that_occurs_twice_is_refused(model, tmp_path):

@@ -2,14 +2,21 @@
 
 import gzip
 import json
+import re
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
-from multitask.tasks.check import check_data
-from multitask.tasks.declarations import load_tasks
+from multitask.data.examples import Examples
+from multitask.data.tables import Source
+from multitask.tasks.check import check_data, contradictions
+from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_training_rows
 from tests.conftest import SPECIALS, word_piece
 
@@ -61,6 +68,11 @@ def test_counts(folder, tokenizer):
         ("similarity dev", "similarity test", 1),
     ]
     assert report.absent == ["ids-sst-test-student.csv"]
+    (hint,) = report.hints  # of the similarity rows, none differs by more than 2.5
+    assert hint == (
+        f"{folder / 'ids-sst-train.csv'}: 1 text has different sentiment, "
+        'first "One two 3 ." in lines 2 (0) and 3 (3); correct or remove such rows'
+    )
 
 
 def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
@@ -102,6 +114,38 @@ def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
             check_data(folder, tokenizer)
 
 
+TEXTS = st.sampled_from(["w a", "W, a!", "w b", "w c"])
+
+
+@pytest.mark.parametrize("kind", ["classification", "pair_classification", "regression", "cosine"])
+@given(st.lists(st.tuples(TEXTS, TEXTS, st.integers(0, 4)), min_size=1, max_size=14))
+def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, rows):
+    pair, numbers = kind in ("pair_classification", "cosine"), kind in ("regression", "cosine")
+    declared = {"kind": kind, "text": ["a", "b"][: 1 + pair], "label": "c", **({"range": [0, 4]} if numbers else {})}
+    examples = Examples(
+        sentences=tuple([row[column] for row in rows] for column in range(1 + pair)),
+        labels=np.array([label for *_, label in rows], np.float32),
+        classes=() if numbers else tuple("vwxyz"),
+        ids=None,
+        source="x.csv",
+        numbers=np.arange(2, len(rows) + 2),
+    )
+    found = contradictions(task_of("x", declared), Source("x.csv"), examples)
+    keys = [tuple(text.lower().replace(",", "").replace("!", "") for text in row[: 1 + pair]) for row in rows]
+    apart = 2 if numbers else 0  # labels further apart than this are different
+    wrong = {
+        (keys[i], i + 2, j + 2)
+        for i, j in combinations(range(len(rows)), 2)
+        if keys[i] == keys[j] and abs(rows[i][2] - rows[j][2]) > apart
+    }
+    assert len(found) == bool(wrong)
+    for line in found:
+        shown = re.fullmatch(r'x.csv: (\d+) .* different x.*, first ".*" in lines (\d+) .* and (\d+) .*', line)
+        count, first, second = map(int, shown.groups())
+        assert count == len({key for key, *_ in wrong})
+        assert (next(key for key in keys if key in {key for key, *_ in wrong}), first, second) in wrong
+
+
 # Tasks files.
 
 
@@ -134,6 +178,7 @@ def test_a_tasks_file_is_checked(tasks_file, tokenizer):
         (6, 0, {"x": 3, "y": 0}),
         (2, 0, {"x": 1, "y": 1}),
     ]
+    assert report.hints == []
     # "w 0" is in both; training sets are also compared with other tasks' development sets.
     assert report.overlaps == [
         ("topic train", "topic dev", 1),

@@ -5,9 +5,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from minbert.errors import InputError
+from minbert.files import read_json
 from multitask.cli.main import main
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
@@ -121,6 +124,31 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert main(["experiments", "gc", *where, "--delete"]) == 0
     assert "removed" in capsys.readouterr().out.splitlines()[-1]
     assert entries(runs) == []
+
+
+def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluation = next(runs.glob("evaluate-*"))
+    [parent] = read_json(evaluation / "inputs.json")["parents"]
+    with np.load(evaluation / "predictions.npz") as arrays:
+        right = arrays["sentiment_labels"] == arrays["sentiment_predictions"]
+    expected = np.array(binom(len(right), right.mean()).interval(0.95)) / len(
+        right
+    )  # as resampled rows are distributed
+
+    def shown(run: Path) -> list[list[str]]:
+        assert main(["experiments", "show", str(run)]) == 0
+        return [line.split() for line in capsys.readouterr().out.splitlines() if " to " in line]
+
+    lines = shown(evaluation)
+    assert [line[0] for line in lines] == ["overall", "sentiment", "paraphrase", "similarity"]
+    (score, low, _, high) = lines[1][1:]
+    assert score == f"{right.mean():.4f}"
+    np.testing.assert_allclose([float(low), float(high)], expected, atol=1.01 / len(right))
+    [training] = runs.glob(f"finetune-*-{parent}")
+    assert shown(training) == lines
+    for path in runs.glob("evaluate-*"):
+        shutil.rmtree(path)
+    assert shown(training) == lines  # from the estimates that it kept
 
 
 def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
