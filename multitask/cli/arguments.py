@@ -117,7 +117,7 @@ def _help(option: Option) -> str:
     """The help text with the default."""
     if option.default is MISSING:
         note = " (required)"
-    elif option.default in (None, ()) or "Default:" in option.help:
+    elif option.default in (None, (), "") or "Default:" in option.help:
         note = ""
     else:
         text = " ".join(map(str, option.default)) if option.several else option.default

@@ -68,7 +68,7 @@ def load_examples(
 def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
     if type(task) is not type(declared):
-        raise declared.problem(f"is {declared.kind}; the model was trained for {task.kind}")
+        raise declared.problem(f"kind is {declared.kind}; the model was trained for {task.kind}")
     if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):
         raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
     where = [field.name for field in fields(Task) if field.name not in OF_THE_MODEL]

@@ -37,7 +37,7 @@ STAGE = register(
         EnsembleConfig,
         "multitask.stages.ensemble:combine",
         "multitask.stages.reads:of_predictions",
-        "Combine fine-tuned models into one that predicts better; its folder has the course's prediction files.",
+        "Combine fine-tuned models into one; its folder has the course's prediction files.",
         version=3,
         with_seed=None,
         inputs=(),

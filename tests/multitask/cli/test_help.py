@@ -128,6 +128,7 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Seed of new layers, dropout, data order and other random choices. (default: 0)" in text
     assert "Also write TensorBoard event files. (default: off)" in text
     assert "10% replaced" in " ".join(page(capsys, "mlm", "--help-all").split())
+    assert "(default: )" not in page(capsys, "predict", "--help-all")
 
 
 @pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
