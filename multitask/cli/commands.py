@@ -434,6 +434,21 @@ class Domains:
 
 
 @settings
+class Phrases:
+    """Copy the course's data to a new folder, with phrases of the Stanford Sentiment Treebank for training.
+
+    The treebank labels every phrase of a sentence. Whole sentences stand in the new file three times.
+    """
+
+    folder: Path = field(metadata=POSITIONAL)
+    """Data folder with the files of sentiment, paraphrase and similarity."""
+    trees: Path = field(metadata=POSITIONAL)
+    """train.txt of the treebank, from trainDevTestTrees_PTB.zip at https://nlp.stanford.edu/sentiment."""
+    output: Path = field(metadata=POSITIONAL)
+    """Folder to write."""
+
+
+@settings
 class Sample:
     """Copy the sample data that comes with the package; a checkout has it in data/ already."""
 
@@ -472,6 +487,7 @@ COMMANDS: tuple[Command | Group, ...] = (
             _command("sample", Sample, of="data"),
             _command("fetch", Fetch, of="data"),
             _command("domains", Domains, of="data"),
+            _command("phrases", Phrases, of="data"),
         ),
         DATA,
     ),

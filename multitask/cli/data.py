@@ -3,12 +3,13 @@
 import sys
 
 from minbert.tokenizer import load_tokenizer
-from multitask.cli.commands import Check, Domains, Fetch, Sample
+from multitask.cli.commands import Check, Domains, Fetch, Phrases, Sample
 from multitask.data import fetch as published
 from multitask.data.sample import copy_sample
 from multitask.runs.artefact import locate_model
 from multitask.tasks.captions_and_news import write_captions_and_news
 from multitask.tasks.check import check_data
+from multitask.tasks.treebank_phrases import write_phrases
 
 
 def check(options: Check) -> int:
@@ -38,6 +39,12 @@ def domains(options: Domains) -> None:
     """Write a text file for each domain."""
     for path, count in write_captions_and_news(options.folder, options.suites_data).items():
         print(f"{path}: {count:,} sentences")
+
+
+def phrases(options: Phrases) -> None:
+    """Write a data folder with phrases; print their number."""
+    sentences, found = write_phrases(options.folder, options.trees, options.output)
+    print(f"{options.output}: {found:,} phrases added to {sentences:,} sentences")
 
 
 def sample(options: Sample) -> None:

@@ -27,7 +27,7 @@ def script() -> str:
     [
         ('"fi"', "finetune"),
         ('"s"', "search serve simulate"),
-        ('data ""', "check sample fetch domains"),
+        ('data ""', "check sample fetch domains phrases"),
         ('data "f"', "fetch"),
         ('experiments "l"', "list"),
         ('finetune "--task"', "--tasks-file --tasks --task-weights"),

@@ -37,6 +37,7 @@ PROMISED = {
         "data sample",
         "data fetch",
         "data domains",
+        "data phrases",
     ),
     *(f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")),
 }
@@ -80,7 +81,7 @@ def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pyte
         (line,) = re.findall(rf"^  {found.name} +(\S.*)$", text, re.MULTILINE)
         assert line == found.help.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 120
-    assert all(f"  {name} " in page(capsys, "data") for name in ("check", "fetch", "domains"))
+    assert all(f"  {name} " in page(capsys, "data") for name in ("check", "fetch", "domains", "phrases"))
     assert text.index("Train a model:") < text.index("Use a model:") < text.index("Data:") < text.index("Studies:")
 
 
