@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_file, read_arrays
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.task_predictions import Estimates, estimate
-from multitask.models.model_folder import file_hashes
-from multitask.models.multitask_model import MultitaskModel
+from multitask.evaluation.score_intervals import Answers
+from multitask.evaluation.task_predictions import Estimates, estimate, load_examples
+from multitask.models.model_folder import file_hashes, read_description
+from multitask.models.multitask_model import MultitaskModel, stored_tasks
 from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import Classification
 
 FILE = "dev-estimates.npz"
 DECIDE = ("device", "precision", "attention")
@@ -40,6 +42,23 @@ def kept_estimates(
         return {}
     kept = read_arrays(folder / FILE)
     return {name: kept[key] for name, key in _keys(folder, rows, computing).items() if key in kept}
+
+
+def kept_answers(folder: Path, data: Path, computing: Mapping[str, Any]) -> dict[str, Answers]:
+    """The answers that were kept with a model, of the tasks whose dev sets are still those of the data.
+
+    `computing` is what `Runtime.describe` gave in training. Raises InputError if a file of the data is gone.
+    """
+    if (description := read_description(folder)) is None:
+        return {}
+    tasks, found = stored_tasks(folder, description), {}
+    rows = load_examples(tasks, data, "dev")
+    for name, values in kept_estimates(folder, rows, computing).items():
+        task, labels = tasks[name], rows[name].gold
+        classes = len(task.labels) if isinstance(task, Classification) else None
+        predictions = values if task.metric == "average_precision" else task.decide(values)
+        found[name] = Answers(labels, predictions, task.metric, classes, task.score(values, labels))
+    return found
 
 
 def kept_or_computed(

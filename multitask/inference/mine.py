@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cosine_similarity
-from tqdm import tqdm
 
 from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences
@@ -30,6 +29,7 @@ from multitask.inference.embed_file import SENTENCES_PER_BLOCK, Index, embed_fil
 from multitask.inference.hard_negatives import HardNegatives
 from multitask.inference.search import Neighbours, Rows, rescored
 from multitask.models.sentence_encoder import Embedder
+from multitask.runtime.progress import RowsDone
 from multitask.runtime.random_streams import generator
 from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences
 
@@ -102,16 +102,18 @@ def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNe
     draw = generator(options.seed, "hard negatives")
     anchors = list(own)
     found: dict[int, list[int]] = {}
-    for start in tqdm(range(0, len(anchors), ANCHORS_PER_BLOCK), unit="block", disable=None):
-        block = anchors[start : start + ANCHORS_PER_BLOCK]
-        vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
-        nearest = near(vectors, options.ranks[1] + most_known)
-        positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
-        limits = _limits(encoder, vectors, positives, options)
-        for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
-            usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
-            usable[1:] &= rows[1:] != rows[:-1]  # a graph may find too few
-            found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
+    with RowsDone(len(anchors), "anchors") as shown:
+        for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
+            block = anchors[start : start + ANCHORS_PER_BLOCK]
+            vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
+            nearest = near(vectors, options.ranks[1] + most_known)
+            positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
+            limits = _limits(encoder, vectors, positives, options)
+            for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
+                usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
+                usable[1:] &= rows[1:] != rows[:-1]  # a graph may find too few
+                found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
+            shown.add(len(block))
     return found
 
 
@@ -150,9 +152,11 @@ def _limits(
 def _approximate(corpus: Index, among: Rows) -> Callable[[NDArray[np.float32], int], Neighbours]:
     """Search in a graph (HNSW) of fp16 vectors. What it finds is ordered by the cosines of the stored embeddings."""
     graph = resolve_name("usearch.index:Index")(ndim=corpus.vectors.shape[1], metric="cos", dtype="f16")
-    for start in tqdm(range(0, len(among), SENTENCES_PER_BLOCK), unit="block", disable=None):
-        rows = among[start : start + SENTENCES_PER_BLOCK]
-        graph.add(rows, corpus.floats(rows))
+    with RowsDone(len(among), "sentences") as shown:
+        for start in range(0, len(among), SENTENCES_PER_BLOCK):
+            rows = among[start : start + SENTENCES_PER_BLOCK]
+            graph.add(rows, corpus.floats(rows))
+            shown.add(len(rows))
 
     def near(queries: NDArray[np.float32], top_k: int) -> Neighbours:
         found = graph.search(queries, min(top_k, len(among)))

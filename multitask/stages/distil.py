@@ -25,6 +25,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Weights, locate_model
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
+from multitask.runtime.progress import RowsDone
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
@@ -168,7 +169,8 @@ def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -
         embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device))
         return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
 
-    return compute_in_batches(data.lengths, compute, runtime)
+    with RowsDone(len(data)) as shown:
+        return compute_in_batches(data.lengths, compute, runtime, on_rows=shown.add)
 
 
 def extended(examples: Examples, parts: Sequence[tuple[list[str], ...]]) -> Examples:

@@ -11,12 +11,8 @@ import pandas
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.problems import aligned, plain
-from multitask.evaluation.score_intervals import (
-    Answers,
-    answers_of_evaluation,
-    answers_of_training,
-    scores_with_intervals,
-)
+from multitask.evaluation.kept_estimates import kept_answers
+from multitask.evaluation.score_intervals import Answers, scores_with_intervals
 from multitask.evaluation.text_tables import number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
@@ -28,6 +24,7 @@ from studies.engine.grid import Grid, plan
 from studies.engine.record import duration
 from studies.engine.run import check_preset, run_preset, write_best_predictions
 from studies.report.report import write_report
+from studies.report.run_results import RunResult
 
 
 def run_tables(options: RunTables) -> int:
@@ -130,12 +127,12 @@ def _answers(run: Artefact) -> dict[str, Answers]:
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
     for folder in folders:
         if (folder / "evaluation.json").is_file():
-            return answers_of_evaluation(folder)
+            return RunResult(folder, folder, 0, ()).answers
     if not run.done or not (kept := run.kept_models()):
         return {}
     inputs = read_json(run.folder / "inputs.json", dict)
     try:
-        return answers_of_training(next(iter(kept.values())), Path(inputs["labels"]["data"]), inputs)
+        return kept_answers(next(iter(kept.values())), Path(inputs["labels"]["data"]), inputs)
     except InputError:  # the data have gone
         return {}
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minbert.files import read_arrays, read_json
 from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.score_intervals import Answers, draws_of
 from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
-from multitask.runtime.random_streams import generator
 from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.table import OVERALL
 
@@ -57,13 +56,16 @@ class RunResult:
         return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.folder.name  # RUN/checkpoints/MODEL
 
     @cached_property
-    def _answers(self) -> dict[str, NDArray[Any]]:
+    def answers(self) -> dict[str, Answers]:
+        """The answers to the dev set of each scored task."""
+        found = {}
         names = [f"{task}_{kind}" for task in self.evaluation["scores"] for kind in ("labels", "predictions")]
-        return read_arrays(self.evaluation_folder / "predictions.npz", *names)
-
-    def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Dev labels and predictions of a scored task, [rows] or [rows, labels] each in file order."""
-        return self._answers[f"{task}_labels"], self._answers[f"{task}_predictions"]
+        arrays = read_arrays(self.evaluation_folder / "predictions.npz", *names)
+        for task, score in self.evaluation["scores"].items():
+            measure = self.evaluation["measures"][task]
+            classes = len(self.evaluation["metrics"][task].get("confusion", ())) or None
+            found[task] = Answers(arrays[f"{task}_labels"], arrays[f"{task}_predictions"], measure, classes, score)
+        return found
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""
@@ -97,9 +99,9 @@ class Samples:
     def _dev_sets(self) -> dict[tuple[str, str], DevSet]:
         """By the name of the run's evaluation and the task."""
         return {
-            (run.evaluation_folder.name, task): (task, run.predictions(task)[0].tobytes())
+            (run.evaluation_folder.name, task): (task, answers.labels.tobytes())
             for run in self.runs
-            for task in run.evaluation["scores"]
+            for task, answers in run.answers.items()
         }
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
@@ -112,10 +114,8 @@ class Samples:
         if dev_set not in self.computed:
             names = [(of.evaluation_folder.name, of) for of in self.runs]
             runs = {name: of for name, of in names if self._dev_sets.get((name, task)) == dev_set}
-            predictions = np.stack([other.predictions(task)[1] for other in runs.values()])
-            draws, evaluation = generator(0, "resampled examples", task), run.evaluation
-            classes = len(evaluation["metrics"][task].get("confusion", ())) or None
-            labels, measure = run.predictions(task)[0], evaluation["measures"][task]
-            scores = resampled_scores(labels, predictions, measure, draws, classes=classes)
+            predictions = np.stack([other.answers[task].predictions for other in runs.values()])
+            labels, _, measure, classes, _ = run.answers[task]
+            scores = resampled_scores(labels, predictions, measure, draws_of(task), classes=classes)
             self.computed[dev_set] = dict(zip(runs, scores.T.copy(), strict=True))
         return self.computed[dev_set][name]

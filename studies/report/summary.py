@@ -72,7 +72,7 @@ def _tasks(run: RunResult, data: Path) -> str:
 
 def _first_example(run: RunResult, task: str, data: Path) -> dict[str, str]:
     """Text, label and prediction; nothing if the dev set is gone or another one, or the metric needs probabilities."""
-    labels, predictions = run.predictions(task)
+    labels, predictions, *_ = run.answers[task]
     try:
         declared, _ = load_training_rows(load_tasks(data)[task])  # which may decide the classes
         examples = load_rows(declared, "dev")

@@ -137,7 +137,7 @@ def test_only_models_that_differ_from_the_reference_are_tested_and_each_counts_o
 
 def test_predictions_of_average_precision_are_probabilities(results: TableResults) -> None:
     (run, *_) = results.runs["scheduler=average"]
-    labels, predictions = run.predictions("tags")
+    labels, predictions, *_ = run.answers["tags"]
     assert predictions.shape == labels.shape == (24, 3)
     expected = average_precision_score(labels > 0.5, predictions)
     assert run.evaluation["scores"]["tags"] == pytest.approx(expected)
