@@ -125,6 +125,9 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     options = command.declared()
     file, save_to = given.pop("config", None), given.pop("save_config", None)
     given = settings_of(given.pop("set", []), prog, options) | given
+    if {"data", "tasks_file"} <= given.keys():
+        why = "a tasks file names its own data, by paths from its folder"
+        raise InputError(f"--data and --tasks-file cannot be given together; leave one out: {why}")
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
     if model := changed.get("model"):

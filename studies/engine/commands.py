@@ -69,10 +69,9 @@ class Tables:
         return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
 
     def _own_tasks(self, tasks_file: Path) -> Preset:
-        for name in ("preset", "data", "suites_data", "tables"):
+        for name in ("preset", "suites_data", "tables"):
             if getattr(self, name) is not None:
-                why = "a tasks file names its own data, by paths from its folder"
-                raise InputError(f"{name} and --tasks-file cannot be given together; leave one out: {why}")
+                raise InputError(f"{name} and --tasks-file cannot be given together; leave one out")
         for name in ("untrained", "scheduler", "seed"):
             if getattr(self.finetune, name) != getattr(SETTINGS, name):
                 raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
