@@ -149,7 +149,8 @@ class Session:
 
 def workplace(folder: Path) -> None:
     """Put into an empty folder what the commands expect in the working directory."""
-    (folder / "data").symlink_to(ROOT / "data", target_is_directory=True)
+    for name in ("data", "docs"):
+        (folder / name).symlink_to(ROOT / name, target_is_directory=True)
 
 
 def environment() -> dict[str, str]:

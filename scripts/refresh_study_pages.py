@@ -1,121 +1,208 @@
-"""Write the figures and tables of docs/studies/ from files of results: `python -m scripts.refresh_study_pages`.
+"""Write what docs/studies/ has from docs/studies/results/: `python -m scripts.refresh_study_pages`.
 
-A page says where the tables of a file go:
-
-    <!-- results: NAME TABLE ... -->
-    <!-- end of results -->
-
-Whatever stands between these lines is replaced by the figures and tables of docs/studies/results/NAME.parquet,
-It stays as it is while there is no such file. `multitask report` writes such a file as
-report/results.parquet.
+A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of `claims.toml`. Its last two cells
+become the number that decides and the verdict, as the tables of results/FILE.parquet have them. The figures of all
+pages are drawn from the same files.
 """
 
 import re
-from functools import partial
-from html import unescape
-from itertools import count, takewhile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
+
+import numpy as np
+import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_text
-from studies.report.figures import Picture, standalone
-from studies.report.pictures import table_pictures
-from studies.report.scores_as_data import FURTHER
-from studies.report.sections import CURVES
-from studies.report.text import score_table
-from studies.results import Results, TableScores
+from multitask.evaluation.statistics import Uncertain
+from studies.engine.experiments import STS, TRANSFER
+from studies.engine.table import OVERALL
+from studies.gradient_paradigm.factorial import effects_of_components
+from studies.gradient_paradigm.tables_of_losses import LABELS
+from studies.gradient_paradigm.training_figures import decoupling_section, long_section
+from studies.report.claims import read_claims
+from studies.report.figures import Interval, Picture, intervals, lines, standalone
+from studies.report.from_data import read_published
+from studies.report.preset_results import PresetResults
+from studies.report.report import MARKS
+from studies.report.sections import Section, as_intervals
+from studies.report.table_results import TableResults
+from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
+from studies.study import all_studies, studies_by_name
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
-BEGIN = re.compile(r"<!-- results: *(?P<name>[\w-]+) +(?P<tables>[\w -]+?) *-->")
-PLACE = re.compile(rf"(?P<begin>{BEGIN.pattern})\n(?P<content>.*?)(?P<end><!-- end of results -->)", re.DOTALL)
-TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
-CAPTION = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
-STUDY = "-study"
-"""Follows a table's name in the files of the figures of its section of study.md."""
-
-Figures = dict[str, Picture]
-"""Pictures by their files in the folder of the pages."""
-
-
-def refresh(pages: Path) -> list[Path]:
-    """Write every place of the pages in a folder whose file of results is there.
-
-    Returns:
-        The pages written.
-
-    Raises:
-        InputError: a file of results lacks a table or is damaged, or a place has no end.
-    """
-    written = []
-    for page in sorted(pages.glob("*.md")):
-        text = read_text(page)
-        if len(BEGIN.findall(text)) != len(PLACE.findall(text)):
-            raise InputError(f"{page}: a place for results has no end; expected <!-- end of results --> after each")
-        figures: Figures = {}
-        filled = PLACE.sub(partial(_filled, pages=pages, figures=figures), text)
-        for file, picture in figures.items():
-            write_text(pages / file, standalone(picture))
-        if filled != text:
-            write_text(page, filled)
-            written.append(page)
-    return written
+ROW = re.compile(r"^(?P<claim>\| <!-- (?P<file>\S+) (?P<key>\S+) --> [^|]+)\|[^|]*\|[^|]*\|$", re.MULTILINE)
+MATTERS_NOT = {
+    "learning-rate-schedule": "Schedule",
+    "batches": "Batch",
+    "negative-pairs": "Negatives",
+    "regularisation": "Recipe",
+    "schedulers": "Tasks",
+}
+"""Tables of options that make no difference, with what their rows are about."""
 
 
-def _filled(place: re.Match[str], pages: Path, figures: Figures) -> str:
-    """A place with its content, whose figures are added to those of the page."""
-    path = pages / "results" / f"{place['name']}.parquet"
-    if not path.is_file():
-        return place[0]
-    results = Results.load(path)
-    try:
-        tables = [results.table(key) for key in place["tables"].split()]
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    parts = [_section(table, place["name"], pages, figures) for table in tables]
-    return f"{place['begin']}\n\n{''.join(parts)}{place['end']}"
+@cache
+def published(name: str, pages: Path = PAGES) -> PresetResults:
+    """The tables of a file of results."""
+    return read_published(pages / "results", name)
 
 
-def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> str:
-    """A table's heading, figures and numbers."""
-    about, pictures = table.description, table_pictures(table, f"figures/{name}-")
-    figures |= pictures
-    drawn = "".join(f"![{markdown_text(picture.title)}]({file})\n\n" for file, picture in pictures.items())
-    folder, of_table = pages / "figures", f"{name}-{about.name}"
-    curves = _brought(folder / f"{of_table}{CURVES}.svg")
-    images = "".join([curves, drawn, *map(_brought, numbered(folder, f"{of_table}{STUDY}"))])
-    measures = [place for place, column in enumerate(about.columns) if column.metric in FURTHER]
-    numbers = score_table(table, list(dict.fromkeys([*table.pictured, *measures])))
-    note = markdown_text(about.note)
-    return f"### {about.title}\n\n{note}\n\n{images}{numbers}\n{_origin(table, name)}\n"
+@cache
+def verdicts(name: str, pages: Path = PAGES) -> pandas.DataFrame:
+    """All claims as these tables decide them, by key; `KEY/2` is the second claim with a key."""
+    judged = pandas.concat([study.judge(published(name, pages)) for study in all_studies()])
+    repeated = judged.groupby("key").cumcount().map({0: "", 1: "/2"})
+    return judged.set_index(judged.key + repeated)
 
 
-def numbered(folder: Path, name: str) -> list[Path]:
-    """NAME-1.svg, NAME-2.svg and so on, as many as the folder has."""
-    return list(takewhile(Path.is_file, (folder / f"{name}-{number}.svg" for number in count(1))))
+def with_verdicts(page: str, pages: Path = PAGES) -> str:
+    """The text of a page with its claims as they are decided. Raises InputError for an unknown claim."""
+
+    def filled(row: re.Match[str]) -> str:
+        judged = verdicts(row["file"], pages)
+        if row["key"] not in judged.index:
+            raise InputError(f"{row[0][:80]}: no claim {row['key']}")
+        found = judged.loc[row["key"]]
+        return f"{row['claim']}| {markdown_text(found.number)} | {MARKS[found.status]} {found.status} |"
+
+    return ROW.sub(filled, page)
 
 
-def _brought(figure: Path) -> str:
-    """A figure that is not drawn from results, with its caption. `publish_results` may have brought it."""
-    if not figure.is_file():
-        return ""
-    text = read_text(figure)
-    found = (pattern.search(text) for pattern in (TITLE, CAPTION))
-    title, caption = (markdown_text(unescape(match[1])) if match else "" for match in found)
-    return f"![{title}](figures/{figure.name})\n\n" + (f"{caption}\n\n" if caption else "")
+def table(name: str, key: str) -> TableResults:
+    """A table of a file of results."""
+    return published(name).finished_tables[key]
 
 
-def _origin(table: TableScores, name: str) -> str:
-    """What the numbers are means of."""
-    test = r" \*: p < 0.05 against the reference row, corrected for all tests of the table."
-    return (
-        "Means ± standard deviations over seeds, with 95% intervals. **Bold**: the best mean."
-        f"{test if table.description.reference else ''} Start weights: {markdown_text(table.start)}. "
-        f"[Every score as data](results/{name}.parquet).\n"
+def shown(contrast: Uncertain | None, of_paper: float = np.nan) -> Interval:
+    """A difference; hollow if it is not shown."""
+    if contrast is None:
+        return Interval(np.nan, np.nan, np.nan, published=of_paper)
+    low, high = contrast.interval()
+    return Interval(contrast.value, low, high, published=of_paper, hollow=low <= 0 <= high)
+
+
+def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:
+    """Differences around a dashed line at zero."""
+    return Picture(intervals(panels, title, dict.fromkeys(panels, 0.0)), title)
+
+
+def orderings() -> Picture:
+    """The differences of Overall that the report publishes and that its claims name, from two starts."""
+    claims = read_claims(studies_by_name()["multitask_report"].folder / "claims.toml")
+    named = [(of.tables[0]["table"], of.condition) for of in claims if of.tables[0]["column"] == OVERALL]
+    numbered = sorted(((int(key), condition) for key, condition in named if key.isdigit()), key=itemgetter(0))
+
+    def of(file: str) -> Iterator[tuple[str, Interval]]:
+        for key, condition in numbered:
+            leaf = condition.get("every", [condition])[0]
+            found, row, less = table(file, str(key)), leaf["row"], leaf["less"]
+            scores = {one.key: one.published.get(OVERALL, np.nan) for one in found.table.rows}
+            labels = [re.sub(r" \(.*\)|Multi-task ", "", found.table.label(one)) for one in (row, less)]
+            difference = shown(found.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])
+            yield f"Table {key}: {labels[0]} − {labels[1]}", difference
+
+    starts = {"multitask-report-mlm": "after masked language modelling", "multitask-report": "all-MiniLM-L6-v2"}
+    return forest(
+        "Overall: differences as published, and here", {start: dict(of(file)) for file, start in starts.items()}
     )
 
 
+def no_difference() -> Picture:
+    """Overall of options less that of the usual one."""
+    found = {}
+    for key, about in MATTERS_NOT.items():
+        of = table("multitask-report", key)
+        tests = as_intervals(of.against_reference.xs(OVERALL, level=1))
+        found |= {f"{about}: {of.table.label(row)}": test for row, test in tests.items()}
+    title = "Overall, less the usual option"
+    return forest(title, {title: found})
+
+
+def components() -> Picture:
+    """Main effects of the components on each loss."""
+    effects = effects_of_components(table("gradient-paradigm", "components"))
+    effects.index = pandas.Index([f"{LABELS[loss]}: {name}" for loss, name in effects.index])
+    title = "Score with the component less without it"
+    return forest(title, {title: as_intervals(effects[~effects.index.str.contains("×")])})
+
+
+def starts() -> Picture:
+    """VICReg less InfoNCE by encoder."""
+    rows = {"vicreg": "As published", "vicreg-modified": "With three components"}
+    panels: dict[str, dict[str, Interval]] = {name: {} for name in rows.values()}
+    for key, steps in {"objectives": 32, "objectives-long": 320}.items():
+        for row, name in rows.items():
+            contrast = table("gradient-paradigm", key).contrast({row: 1, "infonce": -1}, "similarity")
+            panels[name][f"all-MiniLM-L6-v2, {steps} steps"] = shown(contrast)
+    found = table("gradient-paradigm", "shapes")
+    for one in found.table.rows:
+        if (row := str(one.point["objective"])) in rows:
+            usual = one.key.replace(f"objective={row}", "objective=infonce")
+            encoder = f"from scratch: {one.label.rpartition(', ' + LABELS[row])[0]}"
+            panels[rows[row]][encoder] = shown(found.contrast({one.key: 1, usual: -1}, "similarity"))
+    return forest("VICReg less InfoNCE, by encoder", panels)
+
+
+def of_section(section: Section | None, place: int) -> Picture:
+    """One of a section's pictures."""
+    assert section is not None, "the tables are there"
+    return section.pictures[place]
+
+
+def decoupled(place: int) -> Picture:
+    """A figure of ten epochs with contrastive and decoupled losses: scores, or norms of the gradient."""
+    return of_section(decoupling_section("decoupled-long", published("gradient-dissipation")), place)
+
+
+def shares() -> Picture:
+    """Scores against the share removed, of two encoders."""
+    panels = {}
+    for key, encoder in {OWN: "trained here", START: "start weights"}.items():
+        for column, of in score_curves(table("sparse-cse", key), (STS, TRANSFER)).items():
+            panels[f"{column}, {encoder}"] = of
+    title = "Scores against the share removed"
+    return Picture(lines(panels, "share removed (95% intervals over seeds)", title, places=PLACES), title)
+
+
+def reliability() -> Picture:
+    """How well two scorings on different pairs agree, against the number of pairs."""
+    found = pandas.read_csv(PAGES / "results" / "score-reliability.csv")
+    drawn = {
+        kind: [(place, one.mean, one.low, one.high) for place, one in enumerate(of.itertuples())]
+        for kind, of in found.groupby("units", sort=False)
+    }
+    title = "Rank correlation of two scorings on different pairs"
+    places = [str(pairs) for pairs in found.pairs.unique()]
+    svg = lines({"": drawn}, "pairs that each scoring reads", title, places=places, size=(4.2, 2.6))
+    return Picture(svg, title)
+
+
+FIGURES: dict[str, Callable[[], Picture]] = {
+    "report-orderings": orderings,
+    "report-no-difference": no_difference,
+    "paradigm-training": lambda: of_section(long_section(published("gradient-paradigm")), 0),
+    "paradigm-components": components,
+    "paradigm-starts": starts,
+    "dissipation-training": lambda: decoupled(0),
+    "dissipation-norms": lambda: decoupled(1),
+    "sparse-shares": shares,
+    "sparse-reliability": reliability,
+}
+"""The pages' figures by their names in figures/."""
+
+
+def refresh() -> None:
+    """Write the figures and the verdicts."""
+    for name, draw in FIGURES.items():
+        write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
+    for page in sorted(PAGES.glob("*.md")):
+        write_text(page, with_verdicts(read_text(page)))
+
+
 if __name__ == "__main__":
-    for page in refresh(PAGES):
-        print(page.relative_to(ROOT))
+    refresh()

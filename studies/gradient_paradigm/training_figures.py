@@ -26,7 +26,7 @@ NORMS = ("alignment", "uniformity")
 
 def over_training(
     results: TableResults,
-    rows: Mapping[str, str],
+    panels: Mapping[str, Mapping[str, str]],
     track: Track,
     ylabel: str,
     caption: str,
@@ -35,14 +35,18 @@ def over_training(
 ) -> Picture | None:
     """A value over training, means over seeds with bands of one standard deviation. None if no row has two points.
 
-    `rows` has the keys of rows by the names of their lines; `graded` if these are values of a parameter.
+    `panels` has, by their headings, the keys of rows by the names of their lines; `graded` if these are values of a
+    parameter.
     """
-    seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
-    drawn = {name: over_seeds(seeds) for name, seeds in seen.items() if seeds and min(map(len, seeds)) > 1}
+    drawn = {}
+    for heading, rows in panels.items():
+        seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
+        drawn[heading] = {name: over_seeds(of) for name, of in seen.items() if of and min(map(len, of)) > 1}
     title = f"{results.table.numbered_title}: {caption}"
-    if not drawn:
+    if not any(drawn.values()):
         return None
-    svg = lines({"": drawn}, "step", title, ylabel=ylabel, graded=graded, scale=("linear", scale), size=(4.2, 2.9))
+    size = (4.2, 2.9) if len(panels) == 1 else (2.9, 2.4)
+    svg = lines(drawn, "step", title, ylabel=ylabel, graded=graded, scale=("linear", scale), size=size)
     return Picture(svg, title, caption)
 
 
@@ -60,7 +64,7 @@ def component_sweeps(results: PresetResults) -> Section | None:
     drawn = [
         over_training(
             found,
-            {f"{SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()},
+            {"": {f"{SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()}},
             partial(RunResult.probed, statistic=statistic, place=HELD_OUT),
             statistic,
             f"{what}, by {MEANINGS[parameter]}",
@@ -109,7 +113,7 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
     found = results.finished_tables.get(key)
     if found is None:
         return None
-    draw = partial(over_training, found, {row.label: row.key for row in found.table.rows})
+    draw = partial(over_training, found, {"": {row.label: row.key for row in found.table.rows}})
     drawn = [draw(_dev_curve, "Pearson correlation", "dev score")]
     for part in NORMS:
         norm = partial(RunResult.probed, statistic=f"{part} gradient")
@@ -124,30 +128,19 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
 
 
 def long_section(results: PresetResults) -> Section | None:
-    """Dev scores and uniformity over ten times the usual steps; eleven lines in one figure could not be told apart."""
+    """Dev scores and uniformity over ten times the usual steps, of losses as published and of modified ones."""
     found = results.finished_tables.get("objectives-long")
     if found is None:
         return None
-    groups = {
-        "losses as published": set(LABELS) - set(MODIFIED.values()),
-        "losses with three components": {"infonce", *MODIFIED.values()},
+    panels = {
+        "As published": {LABELS[key]: key for key in LABELS if key not in MODIFIED.values()},
+        "With three components": {LABELS[key]: MODIFIED.get(key, key) for key in ("infonce", *MODIFIED)},
     }
     tracks: dict[str, Track] = {
         "dev score": _dev_curve,
         "uniformity of the dev set": partial(_on_dev_set, metric="uniformity"),
     }
-    drawn = [
-        over_training(
-            found,
-            {row.label: row.key for row in found.table.rows if row.key in keys},
-            track,
-            what,
-            f"{what}, InfoNCE and {which}",
-        )
-        for what, track in tracks.items()
-        for which, keys in groups.items()
-    ]
-    return table_section(found, drawn)
+    return table_section(found, [over_training(found, panels, track, what, what) for what, track in tracks.items()])
 
 
 SECTIONS = (

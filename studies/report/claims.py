@@ -37,7 +37,7 @@ import pandas
 
 from minbert.errors import InputError
 from multitask.evaluation.statistics import LEVEL, POWER, Uncertain
-from studies.report.evidence import Bound, Combined, Quantity, Statement
+from studies.report.evidence import Bound, Combined, Quantity, Statement, deciding
 from studies.report.measures import MEASURES, SCORE, measured
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
@@ -124,17 +124,20 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
 def judge(
     claims: Sequence[Claim], tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]
 ) -> pandas.DataFrame:
-    """Every claim with its verdict: the fields of `Claim` for readers, `status`, and the `evidence` as text.
+    """Every claim with its verdict: the fields of `Claim` for readers, `status`, the `evidence` as text,
+    and the `number` of it that decides.
 
     Tables that were not run are missing. `numbers` are further kinds of numbers, by the first key of their leaves.
     """
     about = ["key", "paper", "section", "text", "criterion", "kind"]
     lines = [(*(getattr(claim, name) for name in about), *_verdict(claim, tables, numbers)) for claim in claims]
-    return pandas.DataFrame(lines, columns=[*about, "status", "evidence"])
+    return pandas.DataFrame(lines, columns=[*about, "status", "evidence", "number"])
 
 
-def _verdict(claim: Claim, tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]) -> tuple[Status, str]:
-    untested: tuple[Status, str] = ("theorem" if claim.kind == "theorem" else "not tested here", "")
+def _verdict(
+    claim: Claim, tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]
+) -> tuple[Status, str, str]:
+    untested: Status = "theorem" if claim.kind == "theorem" else "not tested here"
     for place in claim.tables or ({},):
         results = tables.get(place.get("table", ""))
         if claim.tables and results is None:
@@ -148,11 +151,11 @@ def _verdict(claim: Claim, tables: Mapping[str, TableResults], numbers: Mapping[
             statement = evaluator.statement(claim.condition)
         except UntestedError as reason:
             if str(reason):
-                return untested[0], f"{called}{reason}{seeds}"
+                return untested, f"{called}{reason}{seeds}", ""
             continue
         status, evidence = decided(statement, theorem=claim.kind == "theorem")
-        return status, f"{called}{evidence}{seeds}"
-    return untested
+        return status, f"{called}{evidence}{seeds}", deciding(statement)
+    return untested, "", ""
 
 
 def decided(statement: Statement, theorem: bool = False) -> tuple[Status, str]:

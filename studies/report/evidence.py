@@ -134,3 +134,11 @@ class Combined:
 
 Statement: TypeAlias = Bound | Combined
 """What a claim says of results."""
+
+
+def deciding(statement: Statement) -> str:
+    """The number that decides: the least sure one if all statements must hold, otherwise the surest."""
+    if isinstance(statement, Bound):
+        return statement.text
+    choose = min if statement.every else max
+    return deciding(choose(statement.parts, key=lambda part: part.sure)) if statement.parts else ""

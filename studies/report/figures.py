@@ -273,13 +273,9 @@ def _inline(document: str, title: str, width: float) -> str:
 
 
 def standalone(picture: Picture) -> str:
-    """A picture as the text of a file: with namespaces, size, and a text colour for light and dark viewers.
-
-    The caption becomes the file's <desc>, from which pages can take it.
-    """
+    """A picture as the text of a file: with namespaces, size, and a text colour for light and dark viewers."""
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
-    about = f"<desc>{escape(picture.caption)}</desc>" if picture.caption else ""
     head, _, rest = str(picture.svg).partition(">")  # Markup would escape what is inserted
     size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
-    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{about}{rest}\n"
+    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"

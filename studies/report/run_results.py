@@ -76,14 +76,19 @@ class RunResult:
         ]
         return [] if None in scores else scores
 
+    @cached_property
+    def sources(self) -> Sequence[str]:
+        """The names of what a pre-training reads; none of other stages."""
+        sources: Sequence[str] = read_json(self.folder / "config.json").get("sources", ())
+        return sources
+
     def probed(self, statistic: str, place: Place = "training batches") -> list[tuple[int, float]]:
         """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
 
         metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration, or held-out
         sentences.
         """
-        held_out = place == "held-out sentences"
-        sources = (HELD_OUT,) if held_out else read_json(self.folder / "config.json").get("sources", ())
+        sources = (HELD_OUT,) if place == "held-out sentences" else self.sources
         names = [f"{source} {statistic}" for source in sources]
         return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
 

@@ -126,7 +126,6 @@ def _agreement(column: Column) -> str:
 FOOTER: dict[str, Callable[[Column], str]] = {
     "*Pairs in published order*": _agreement,
     "*Significant from*": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
-    "*Variance over seeds*": lambda column: "" if column.alike else "by row",
 }
 """What is known of whole columns, with its names."""
 

@@ -26,14 +26,11 @@ KINDS = {"head": "heads", "neuron": "neurons"}
 PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
 
 
-def curves_section(key: str, results: PresetResults) -> Section | None:
-    """Score against sparsity of a table's encoder, pruned by score and at random; both begin with the whole encoder."""
-    found = results.finished_tables.get(key)
-    if found is None or not found.scores:
-        return None
+def score_curves(found: TableResults, columns: Sequence[str]) -> dict[str, dict[str, Points]]:
+    """Scores against sparsity by column, pruned by score and at random; both begin with the whole encoder."""
     rows = {name: [WHOLE, *(pruned(share, criterion) for share in SHARES)] for criterion, name in CRITERIA.items()}
     panels: dict[str, dict[str, Points]] = {}
-    for column in (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS]):
+    for column in columns:
         panels[column] = {
             name: [
                 (place, found.mean(row, column), *found.interval(row, column))
@@ -42,7 +39,15 @@ def curves_section(key: str, results: PresetResults) -> Section | None:
             ]
             for name, of in rows.items()
         }
-    drawn = {column: of for column, of in panels.items() if any(of.values())}
+    return {column: of for column, of in panels.items() if any(of.values())}
+
+
+def curves_section(key: str, results: PresetResults) -> Section | None:
+    """The curves of a table for all columns."""
+    found = results.finished_tables.get(key)
+    if found is None or not found.scores:
+        return None
+    drawn = score_curves(found, (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS]))
     title = f"{found.table.title}: scores against the share removed"
     svg = lines(drawn, "share removed (95% intervals)", title, places=PLACES)
     return table_section(found, [Picture(svg, title, "STS and Transfer are the means of the seven tasks.")])

@@ -1,6 +1,6 @@
 """How stable SparseCSE's score is: agreement of the units' ranks over seeds, halves of the data and batch sizes.
 
-    found = stability("all-minilm-l6-v2", Path("FOLDER"), PruneConfig(train_limit=250), seeds=3, options=RunOptions())
+    found = stability("all-minilm-l6-v2", Path("FOLDER"), PruneConfig(), seeds=3, options=RunOptions())
     found.groupby(["differs", "units"], sort=False).mean()
 
 If the ranks change with other pairs of the same kind, the score cannot show which units are harmful. Ranks are
