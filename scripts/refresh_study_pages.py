@@ -102,14 +102,13 @@ def orderings() -> Picture:
             leaf = condition.get("every", [condition])[0]
             found, row, less = table(file, str(key)), leaf["row"], leaf["less"]
             scores = {one.key: one.published.get(OVERALL, np.nan) for one in found.table.rows}
-            labels = [re.sub(r" \(.*\)|Multi-task ", "", found.table.label(one)) for one in (row, less)]
+            both = (found.table.label(one).removesuffix(" (baseline)") for one in (row, less))
             difference = shown(found.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])
-            yield f"Table {key}: {labels[0]} − {labels[1]}", difference
+            yield f"Table {key}: {' − '.join(both)}", difference
 
     starts = {"multitask-report-mlm": "after masked language modelling", "multitask-report": "all-MiniLM-L6-v2"}
-    return forest(
-        "Overall: differences as published, and here", {start: dict(of(file)) for file, start in starts.items()}
-    )
+    panels = {start: dict(of(file)) for file, start in starts.items()}
+    return forest("Overall: differences as published, and here", panels)
 
 
 def no_difference() -> Picture:
