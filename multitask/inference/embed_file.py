@@ -69,10 +69,11 @@ def embed_file(
     Raises InputError for no sentence, a missing column, no text, or too many dimensions.
     """
     normalize |= dtype == "int8"
+    total = sum(1 for _ in sentences(source, column, again=True)) if source.is_file() else None
     texts = sentences(source, column)
     place = record_of(output)
     scales = None
-    with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(unit="sentences") as shown:
+    with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(total, "sentences") as shown:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
             embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions)

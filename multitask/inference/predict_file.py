@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ def predict_file(
     named = tasks_for(model, None, tasks)
     form = reading.form if str(source) == "-" else suffixes(source)[0]
     dialect = reading.dialect or common_format([model.tasks[name] for name in named], form)
-    table = open_table(Source(STANDARD_INPUT if str(source) == "-" else str(source)), dialect, form=form)
+    read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), dialect, form=form)
+    table = read()
     if form == ".txt" and all(model.tasks[name].pair for name in named):
         table = _table_of_pairs(table)
     columns = reading.columns or (table.columns if form == ".txt" else ())
@@ -64,11 +66,13 @@ def predict_file(
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
     groups = _groups(model, named, columns, table)
+    # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
+    total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len({model.reads_jointly(name) for name in together}) for together in groups.values())
     count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
-        RowsDone(passes=passes) as shown,
+        RowsDone(total, passes=passes) as shown,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
             rows = [dict(row) for _, row in block]

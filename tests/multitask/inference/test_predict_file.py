@@ -140,6 +140,13 @@ def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
 
 
+def test_a_row_that_cannot_be_read_is_found_before_anything_is_computed(model, tmp_path, monkeypatch):
+    (tmp_path / "i.csv").write_text("question,note\n" + "Who?,\n" * 9 + "Why?\n")
+    monkeypatch.setattr(module, "predict_columns", None)
+    with pytest.raises(InputError, match=r"i\.csv:11: "):
+        predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+
+
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
 def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, output, monkeypatch):
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
@@ -253,7 +260,9 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
     assert capsys.readouterr() == expected
-    done = [float(re.fullmatch(r"(\d+) rows, [\d.]+ rows/s", line)[1]) for line in caplog.messages]
+    done = [
+        float(re.fullmatch(r"(\d+) of 4 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages
+    ]
     assert len(done) >= 4  # each block has two passes: of the single texts, and of the pairs
     assert done == sorted(done)
     assert done[-1] == 4
