@@ -170,31 +170,28 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
 def contradictions(task: Task, source: Source, examples: Examples) -> list[str]:
     """A line that counts the texts or pairs with different labels and shows the first, if there are any.
 
-    Texts are compared as contamination records compare them. Numbers differ if they are more than half the range
-    apart; sets of labels are not compared.
+    Numbers differ if they are more than half the range apart; sets of labels are not compared.
     """
     if isinstance(task, MultiLabel):
         return []
     half = (task.bounds[1] - task.bounds[0]) / 2 * (1 + 1e-6) if isinstance(task, Regression) else 0  # labels are fp32
-    keys = np.stack([hash_sentences(column) for column in examples.sentences], axis=1)
-    text = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    text = pandas.DataFrame(dict(enumerate(examples.sentences))).groupby([*range(len(examples.sentences))]).ngroup()
     labels = pandas.Series(examples.gold.astype(np.float64)).groupby(text)
     rows = np.flatnonzero(labels.transform("max") - labels.transform("min") > half)
     if not len(rows):
         return []
+    assert examples.numbers is not None, "rows of files have numbers"
     of_first = labels.get_group(text[rows[0]])
     pair = sorted((of_first.idxmin(), of_first.idxmax()))
     names = [examples.classes[int(label)] if examples.classes else str(label) for label in examples.gold[pair]]
-    assert examples.numbers is not None, "rows of files have numbers"
     unit = "rows" if source.path is None or source.form in (".parquet", ".xlsx") else "lines"
     places = " and ".join(f"{examples.numbers[row]} ({plain(name)})" for row, name in zip(pair, names, strict=True))
-    count, what = len(np.unique(text[rows])), "pair" if task.pair else "text"
+    count, what = text[rows].nunique(), "pair" if task.pair else "text"
     found = f"{count:,} {what}s have" if count > 1 else f"1 {what} has"
     far = " (more than half the range apart)" if isinstance(task, Regression) else ""
     shown = ", ".join(quote(column[pair[0]]) for column in examples.sentences)
-    return [
-        f"{source}: {found} different {task.name}{far}, first {shown} in {unit} {places}; correct or remove such rows"
-    ]
+    line = f"{source}: {found} different labels for {task.name}{far}, first {shown} in {unit} {places}"
+    return [f"{line}; correct or remove such rows"]
 
 
 def _histogram(task: Task, examples: Examples) -> dict[str, int]:

@@ -68,11 +68,6 @@ def test_counts(folder, tokenizer):
         ("similarity dev", "similarity test", 1),
     ]
     assert report.absent == ["ids-sst-test-student.csv"]
-    (hint,) = report.hints  # of the similarity rows, none differs by more than 2.5
-    assert hint == (
-        f"{folder / 'ids-sst-train.csv'}: 1 text has different sentiment, "
-        'first "One two 3 ." in lines 2 (0) and 3 (3); correct or remove such rows'
-    )
 
 
 def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
@@ -114,7 +109,7 @@ def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
             check_data(folder, tokenizer)
 
 
-TEXTS = st.sampled_from(["w a", "W, a!", "w b", "w c"])
+TEXTS = st.sampled_from(["w a", "W a", "w b"])
 
 
 @pytest.mark.parametrize("kind", ["classification", "pair_classification", "regression", "cosine"])
@@ -131,7 +126,7 @@ def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, ro
         numbers=np.arange(2, len(rows) + 2),
     )
     found = contradictions(task_of("x", declared), Source("x.csv"), examples)
-    keys = [tuple(text.lower().replace(",", "").replace("!", "") for text in row[: 1 + pair]) for row in rows]
+    keys = [row[: 1 + pair] for row in rows]
     apart = 2 if numbers else 0  # labels further apart than this are different
     wrong = {
         (keys[i], i + 2, j + 2)
@@ -140,10 +135,21 @@ def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, ro
     }
     assert len(found) == bool(wrong)
     for line in found:
-        shown = re.fullmatch(r'x.csv: (\d+) .* different x.*, first ".*" in lines (\d+) .* and (\d+) .*', line)
+        shown = re.fullmatch(
+            r'x.csv: (\d+) .* different labels for x.*, first ".*" in lines (\d+) .* and (\d+) .*', line
+        )
         count, first, second = map(int, shown.groups())
         assert count == len({key for key, *_ in wrong})
         assert (next(key for key in keys if key in {key for key, *_ in wrong}), first, second) in wrong
+
+
+def test_different_labels_of_a_text_are_a_warning_with_file_and_lines(folder, tokenizer):
+    path = folder / "sts-train.csv"
+    path.write_text(path.read_text() + "e\tp\tq\t5\nf\tp\tq\t4.5\ng\tr\ts\t2.2\n")
+    assert check_data(folder, tokenizer).hints == [
+        f"{path}: 1 pair has different labels for similarity (more than half the range apart), "
+        'first "p", "q" in lines 2 (0.0) and 6 (5.0); correct or remove such rows'
+    ]
 
 
 # Tasks files.
