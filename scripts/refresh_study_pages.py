@@ -23,7 +23,7 @@ from studies.engine.table import OVERALL
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
-from studies.report.claims import read_claims
+from studies.report.claims import Claim, judge, read_claims
 from studies.report.figures import Interval, Picture, intervals, lines, standalone
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
@@ -31,7 +31,7 @@ from studies.report.report import MARKS
 from studies.report.sections import Section, as_intervals
 from studies.report.table_results import TableResults
 from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
-from studies.study import all_studies, studies_by_name
+from studies.study import all_studies
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
@@ -53,21 +53,23 @@ def published(name: str, pages: Path = PAGES) -> PresetResults:
 
 
 @cache
-def verdicts(name: str, pages: Path = PAGES) -> pandas.DataFrame:
-    """All claims as these tables decide them, by key; `KEY/2` is the second claim with a key."""
-    judged = pandas.concat([study.judge(published(name, pages)) for study in all_studies()])
-    repeated = judged.groupby("key").cumcount().map({0: "", 1: "/2"})
-    return judged.set_index(judged.key + repeated)
+def claims() -> dict[str, Claim]:
+    """The claims of all studies by key; `KEY/2` is the second one with a key."""
+    found: dict[str, Claim] = {}
+    for study in all_studies():
+        for claim in read_claims(study.folder / "claims.toml"):
+            found[f"{claim.key}/2" if claim.key in found else claim.key] = claim
+    return found
 
 
 def with_verdicts(page: str, pages: Path = PAGES) -> str:
     """The text of a page with its claims as they are decided. Raises InputError for an unknown claim."""
 
     def filled(row: re.Match[str]) -> str:
-        judged = verdicts(row["file"], pages)
-        if row["key"] not in judged.index:
+        if row["key"] not in claims():
             raise InputError(f"{row[0][:80]}: no claim {row['key']}")
-        found = judged.loc[row["key"]]
+        tables = published(row["file"], pages).finished_tables
+        found = judge([claims()[row["key"]]], tables, {}).iloc[0]
         return f"{row['claim']}| {markdown_text(found.number)} | {MARKS[found.status]} {found.status} |"
 
     return ROW.sub(filled, page)
@@ -93,8 +95,8 @@ def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:
 
 def orderings() -> Picture:
     """The differences of Overall that the report publishes and that its claims name, from two starts."""
-    claims = read_claims(studies_by_name()["multitask_report"].folder / "claims.toml")
-    named = [(of.tables[0]["table"], of.condition) for of in claims if of.tables[0]["column"] == OVERALL]
+    of_report = (claim for claim in claims().values() if claim.paper == "report")
+    named = [(of.tables[0]["table"], of.condition) for of in of_report if of.tables[0]["column"] == OVERALL]
     numbered = sorted(((int(key), condition) for key, condition in named if key.isdigit()), key=itemgetter(0))
 
     def of(file: str) -> Iterator[tuple[str, Interval]]:

@@ -4,8 +4,9 @@ The files have no predictions. So intervals and tests are over seeds alone, whic
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas
@@ -20,6 +21,9 @@ from studies.report.run_results import DevSet, RunResult, Samples
 from studies.report.scores_as_data import FURTHER, MEAN, TRAINING
 from studies.report.table_results import TableResults
 from studies.results import Results, TableScores
+
+Training: TypeAlias = dict[int, dict[str, dict[str, float]]]
+"""Values by step, source and measure."""
 
 
 class SeedsAlone(Samples):
@@ -36,48 +40,55 @@ class SeedsAlone(Samples):
 
 def read_published(folder: Path, name: str) -> PresetResults:
     """Results from `NAME.parquet` and, if it is there, `curves/NAME.parquet`. Raises InputError for a damaged file."""
-    tables, file = Results.load(folder / f"{name}.parquet").tables, folder / "curves" / f"{name}.parquet"
-    curves = pandas.read_parquet(file) if file.is_file() else pandas.DataFrame(columns=["table", "row", "seed"])
-    trainings = dict(list(curves.groupby(["table", "row", "seed"])))
-    found = [_results(table, trainings) for table in tables]
+    tables = Results.load(folder / f"{name}.parquet").tables
+    trainings = _trainings(folder / "curves" / f"{name}.parquet")
+    found = tuple(_results(table, trainings) for table in tables)
     first = tables[0]
     record = Record(str(first.lines.preset.iloc[0]), first.start, name, (), tuple(of.table for of in found), ())
-    return PresetResults(record, tuple(found), folder)
+    return PresetResults(record, found, folder)
 
 
-def _results(scores: TableScores, trainings: dict[Any, pandas.DataFrame]) -> TableResults:
+def _trainings(file: Path) -> dict[tuple[str, str, int], Training]:
+    """What each row and seed of a table measured."""
+    found: dict[tuple[str, str, int], Training] = {}
+    for one in pandas.read_parquet(file).itertuples() if file.is_file() else ():
+        of_step = found.setdefault((one.table, one.row, one.seed), {}).setdefault(one.step, {})
+        of_step.setdefault(one.source, {})[one.measure] = one.value
+    return found
+
+
+def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Training]) -> TableResults:
     """A table with its runs."""
-    about, lines = scores.description, scores.lines.dropna(subset=["seed", "value"])
+    about = scores.description
     measures = {column.task: column.metric for column in about.columns if column.metric not in (MEAN, *FURTHER)}
     means = [column.task for column in about.columns if column.metric == MEAN]
-    published = scores.lines.dropna(subset="published").groupby("row")
-    rows = tuple(
-        Row(key, of.label, of.point, _by_task(published.get_group(key), "published") if key in published.groups else {})
-        for key, of in scores.rows.iterrows()
-    )
+    published: dict[str, dict[str, float]] = {row: {} for row in scores.rows.index}
+    values: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    for one in scores.lines.itertuples():
+        if not pandas.isna(one.published):
+            published[one.row][one.task] = one.published
+        if not pandas.isna(one.seed) and not pandas.isna(one.value):
+            values.setdefault((one.row, one.seed), {}).setdefault(one.metric, {})[one.task] = one.value
+    rows = tuple(Row(key, of.label, of.point, published[key]) for key, of in scores.rows.iterrows())
     title = re.sub(r"^(Table|Figure) \d+: ", "", about.title)
     groups = {name: tasks for name, tasks in GROUPS.items() if name in means}
     table = Table(about.table, title, about.note, rows, about.reference, tuple(measures), groups)
-    runs: dict[str, list[RunResult]] = {row.key: [] for row in rows}
-    for (row, seed), of in lines.groupby(["row", "seed"], sort=True):
-        run = RunResult(Path(f"{row} {seed}"), Path(f"{about.table} {row} {seed}"), int(seed), ())
-        geometry = of[of.task == "embeddings"].set_index("metric").value.to_dict()
-        found = {"measures": measures, "scores": _by_task(of[of.metric == of.task.map(measures)], "value")}
-        known = {"evaluation": {**found, "geometry": geometry}, **_history(trainings.get((about.table, row, seed)))}
-        run.__dict__.update(known)  # in place of what it would read from its folder
-        runs[str(row)].append(run)
-    return TableResults(table, {row: tuple(of) for row, of in runs.items()}, SeedsAlone(()))
+    runs: dict[str, tuple[RunResult, ...]] = {row.key: () for row in rows}
+    for (row, seed), of in sorted(values.items()):
+        run = RunResult(Path(f"{row} {seed}"), Path(f"{about.table} {row} {seed}"), seed, ())
+        own = {task: of[metric][task] for task, metric in measures.items() if task in of.get(metric, {})}
+        geometry = {name: of[name]["embeddings"] for name in FURTHER if "embeddings" in of.get(name, {})}
+        known = {"evaluation": {"measures": measures, "scores": own, "geometry": geometry}}
+        run.__dict__.update(known, **_history(trainings.get((about.table, row, seed), {})))  # not read from a folder
+        runs[row] += (run,)
+    return TableResults(table, runs, SeedsAlone(()))
 
 
-def _by_task(lines: pandas.DataFrame, column: str) -> dict[str, float]:
-    return dict(lines.groupby("task")[column].first())
-
-
-def _history(curves: pandas.DataFrame | None) -> dict[str, Any]:
+def _history(training: Training) -> dict[str, Any]:
     """A training's lines as in metrics.jsonl, and the names of its sources."""
     history = []
-    for step, of in [] if curves is None else curves.groupby("step", sort=True):
-        values = {source: dict(zip(v.measure, v.value, strict=True)) for source, v in of.groupby("source")}
-        history.append({"step": step, "training": values.pop(TRAINING, {}), "dev": values, "scores": {}})
+    for step, of in sorted(training.items()):
+        dev = {source: values for source, values in of.items() if source != TRAINING}
+        history.append({"step": step, "training": of.get(TRAINING, {}), "dev": dev, "scores": {}})
     names = {name.partition(" ")[0] for line in history for name in line["training"] if not name.startswith(HELD_OUT)}
     return {"history": history, "sources": tuple(sorted(names))}
