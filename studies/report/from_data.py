@@ -86,7 +86,7 @@ def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Train
 
 def _history(training: Training) -> dict[str, Any]:
     """A training's lines as in metrics.jsonl, and the names of its sources."""
-    history = []
+    history: list[dict[str, Any]] = []
     for step, of in sorted(training.items()):
         dev = {source: values for source, values in of.items() if source != TRAINING}
         history.append({"step": step, "training": of.get(TRAINING, {}), "dev": dev, "scores": {}})
