@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,32 +34,21 @@ class Trained:
     end: Mapping[str, float] | None = None
 
 
-class InMemory(RunResult):
-    """A run that was never stored."""
-
-    trained: Trained
-
-    @cached_property
-    def history(self) -> list[dict[str, Any]]:
-        """Lines as in metrics.jsonl."""
-        seen = {0: self.trained.first or {}, len(self.trained.curve) - 1: self.trained.end or {}}
-        return [
-            {
-                "step": 8 * (place + 1),
-                "dev": {"similarity": {"pearson": score}},
-                "training": {
-                    f"{source} {name}": value
-                    for source in ("unlabelled", HELD_OUT)
-                    for name, value in seen.get(place, {}).items()
-                },
-            }
-            for place, score in enumerate(self.trained.curve)
-        ]
-
-    @cached_property
-    def evaluation(self) -> dict[str, Any]:
-        """Scores as in evaluation.json."""
-        return {"scores": self.trained.scores, "measures": dict.fromkeys(self.trained.scores, "pearson")}
+def history(trained: Trained) -> list[dict[str, Any]]:
+    """Lines as in metrics.jsonl."""
+    seen = {0: trained.first or {}, len(trained.curve) - 1: trained.end or {}}
+    return [
+        {
+            "step": 8 * (place + 1),
+            "dev": {"similarity": {"pearson": score}},
+            "training": {
+                f"{source} {name}": value
+                for source in ("unlabelled", HELD_OUT)
+                for name, value in seen.get(place, {}).items()
+            },
+        }
+        for place, score in enumerate(trained.curve)
+    ]
 
 
 class OtherExamples:
@@ -81,16 +69,16 @@ def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], s
     """Results of a table whose rows were all trained with so many seeds.
 
     Args:
-        folder: for the runs' configurations.
+        folder: where runs would be.
         key: of the table.
         trained: what is known of a row with a seed.
         seeds: how many.
     """
-    (folder / "config.json").write_text('{"sources": ["unlabelled"]}')
 
     def run(row: Row, seed: int) -> RunResult:
-        found = InMemory(folder, folder, seed, ())
-        object.__setattr__(found, "trained", trained(row, seed))
+        found, known = RunResult(folder, folder, seed, ()), trained(row, seed)
+        evaluation = {"scores": known.scores, "measures": dict.fromkeys(known.scores, "pearson")}
+        found.__dict__.update(history=history(known), evaluation=evaluation, sources=("unlabelled",))
         return found
 
     runs = {row.key: tuple(run(row, seed) for seed in range(seeds)) for row in TABLES[key].rows}
