@@ -10,7 +10,7 @@ from minbert.remove_heads_and_neurons import Units
 from multitask.runtime.options import RunOptions
 from multitask.stages.prune import prune
 from multitask.stages.settings.prune import PruneConfig
-from studies.sparse_cse.stability import agreements, stability
+from studies.sparse_cse.stability import agreements, by_pairs, reliability, stability
 
 
 def units(heads: list[float], neurons: list[float]) -> Units:
@@ -49,7 +49,7 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
     found = stability(str(tiny_encoder), small_data, config, 3, options, (4,), [small_data])
     counts = found.groupby(["differs", "units"]).size().to_dict()
     same = f"pairs of {small_data.name} and {small_data.name}"
-    kinds = {"seeds of the batches": 3, "halves of the data": 3, "batches of 8 and 4": 1, same: 1}
+    kinds = {"seeds of the batches": 3, "batches of 8 and 4": 1, same: 1}
     assert counts == {(what, name): count for what, count in kinds.items() for name in ("heads", "neurons")}
     assert found.correlation.between(-1, 1 + 1e-9).all()
     assert found[found.differs == same].correlation.to_list() == pytest.approx([1, 1])
@@ -57,3 +57,18 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
         expected = torch.from_numpy(arrays["neuron_scores"])
     assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)
     assert not torch.allclose(torch.stack(seen[0][1].neurons), expected, rtol=1e-5)  # other batches
+    scored = reliability(str(tiny_encoder), small_data, config, options)
+    assert list(zip(scored.pairs, scored.units, strict=True)) == [(8, "heads"), (8, "neurons")]
+    assert scored["mean"].between(-1, 1).all()
+
+
+def test_more_pairs_agree_as_spearman_and_brown_say() -> None:
+    """A batch's score is the true one with as much noise, so that k batches have a reliability of k / (k + 1)."""
+    draws = np.random.default_rng(0)
+    scores = draws.normal(size=1000) + draws.normal(size=(33, 1000))
+    found = by_pairs({"neurons": scores}, batch_size=64, draws=20)
+    assert list(found.pairs) == [64, 128, 256, 512, 1024]
+    expected = [count / (count + 1) for count in (1, 2, 4, 8, 16)]
+    in_ranks = 6 / np.pi * np.arcsin(np.array(expected) / 2)  # of normal values
+    assert list(found["mean"]) == pytest.approx(in_ranks, abs=0.02)
+    assert (found.low < found["mean"]).all()
