@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas
 
 from minbert.errors import InputError
-from multitask.evaluation.markup import markdown_table, markdown_text
+from multitask.evaluation.markup import markdown_text
 from multitask.evaluation.task_predictions import written
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.declarations import load_tasks
@@ -27,7 +26,7 @@ LONGEST = 120
 
 @dataclass(frozen=True)
 class BestModel:
-    """The model with the best overall dev score: its row, its table's title, the score, and a table by task."""
+    """The model with the best overall dev score: its row, its table's title, the score, and a list by task."""
 
     label: str
     table: str
@@ -60,32 +59,31 @@ def best_model(results: PresetResults) -> BestModel | None:
 
 
 def _tasks(run: RunResult, data: Path) -> str:
-    """A table of the scores, with the first dev example of each task, if the dev sets are still there and the same."""
+    """A list of the scores, with the first dev example of each task, if the dev sets are still there and the same."""
     lines = []
     for task, score in run.evaluation["scores"].items():
         measure = run.evaluation["measures"][task].replace("_", " ")
-        line = {"Task": f"{capitalized(task)}, {measure}", "Dev score": f"{score:.3f}"}
-        lines.append(line | _first_example(run, task, data))
-    table = pandas.DataFrame(lines).fillna("").map(markdown_text)
-    return markdown_table(table, len(table.columns))
+        said = f"- **{capitalized(task)}**, {measure} {score:.3f}. {_first_example(run, task, data)}"
+        lines.append(said.rstrip() + "\n")
+    return "".join(lines)
 
 
-def _first_example(run: RunResult, task: str, data: Path) -> dict[str, str]:
+def _first_example(run: RunResult, task: str, data: Path) -> str:
     """Text, label and prediction; nothing if the dev set is gone or another one, or the metric needs probabilities."""
     labels, predictions, *_ = run.answers[task]
     try:
         declared, _ = load_training_rows(load_tasks(data)[task])  # which may decide the classes
         examples = load_rows(declared, "dev")
     except (InputError, KeyError):
-        return {}
+        return ""
     has_classes = isinstance(declared, Labelled)
     same = examples.labels is not None and np.array_equal(examples.labels, labels)
     if not same or (has_classes and predictions.dtype.kind == "f"):
-        return {}
+        return ""
     texts = (column[0] for column in examples.sentences)
     shown = " / ".join(text if len(text) <= LONGEST else f"{text[:LONGEST]}…" for text in texts)
     gold, said = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
-    return {"First dev example": shown, "Label": gold, "Prediction": said}
+    return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {said}.")
 
 
 def _text(value: object) -> str:
