@@ -8,16 +8,14 @@ and no training row has a sentence that a dev set has. Test files are copied.
 
 import argparse
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from minbert.files import atomic_folder
-from multitask.data.examples import Examples
-from multitask.data.write_tables import TEXT_FORMATS
+from multitask.data.tables import Row
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
-from multitask.tasks.task import Task
+from multitask.tasks.task import Split
+from multitask.tasks.treebank_phrases import course_rows, write_course_rows
 
 
 def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]]:
@@ -32,19 +30,14 @@ def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]
     with atomic_folder(output) as temporary:
         for name, task in tasks.items():
             training, moved = parts[name]
-            dev = [*_rows(task, load_rows(task, "dev")), *_rows(task, rows[name].take(moved))]
+            dev = [*course_rows(task, load_rows(task, "dev")), *course_rows(task, rows[name].take(moved))]
             sizes[name] = len(training), len(dev)
-            for split, written in ("train", [*_rows(task, rows[name].take(training))]), ("dev", dev):
-                with (temporary / Path(task.sources[split].file).name).open("w", encoding="utf-8", newline="") as file:
-                    TEXT_FORMATS[".tsv"](file, ("id", *task.text, str(task.label)))(written)
+            parts_of: dict[Split, list[Row]] = {"train": [*course_rows(task, rows[name].take(training))], "dev": dev}
+            for split, written in parts_of.items():
+                write_course_rows(temporary / Path(task.sources[split].file).name, task, written)
             test = Path(task.sources["test"].file)
             shutil.copyfile(test, temporary / test.name)
     return sizes
-
-
-def _rows(task: Task, examples: Examples) -> Iterator[dict[str, Any]]:
-    for name, *texts, label in zip(examples.ids or (), *examples.sentences, examples.gold.tolist(), strict=True):
-        yield {"id": name, **dict(zip(task.text, texts, strict=True)), str(task.label): f"{label:g}"}
 
 
 if __name__ == "__main__":

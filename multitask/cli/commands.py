@@ -437,7 +437,8 @@ class Domains:
 class Phrases:
     """Copy the course's data to a new folder, with phrases of the Stanford Sentiment Treebank for training.
 
-    The treebank labels every phrase of a sentence. Whole sentences stand in the new file three times.
+    The treebank labels every phrase of a sentence. Whole sentences stand in the new file three times. Training rows
+    that a dev or test set has are left out.
     """
 
     folder: Path = field(metadata=POSITIONAL)

@@ -5,21 +5,27 @@ The treebank labels every phrase of a sentence's tree (Socher et al., EMNLP 2013
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
-from multitask.data.contamination import hash_sentences
+from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.examples import Examples
+from multitask.data.tables import Row
 from multitask.data.text_lines import text_lines
 from multitask.data.write_tables import TEXT_FORMATS
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split, Task
 
 SENTENCE_COPIES = 3
 """How often the new file has each whole sentence. Phrases outnumber sentences by 17 to 1."""
 PARTS = re.compile(r"\((?P<label>[0-4])(?= )|(?P<word>[^\s()]+)|(?P<end>\))|(?P<other>\S)")
 
+HELD_OUT: tuple[Split, ...] = ("dev", "test")
 Phrase = tuple[str, int]
 """Its words, separated by spaces, and its label from 0 to 4."""
 
@@ -27,8 +33,8 @@ Phrase = tuple[str, int]
 def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     """Copy the files of the course's main tasks to a new folder, with phrases as further training rows of sentiment.
 
-    Phrases come from trees whose sentence is a training row. Each is written once, and none that equals a sentence of
-    a dev or test set in other spacing, case or punctuation.
+    Phrases come from trees whose sentence is a training row, and each is written once. No training row of the new
+    folder is a sentence or pair of a dev or test set in other spacing, case or punctuation.
 
     Args:
         data: folder with the course's files.
@@ -44,32 +50,56 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     if folder.exists():
         raise InputError(f"{folder}: exists already; name another folder, or remove it")
     tasks = chosen_tasks(data, MAIN_TASKS)
-    held_out = [load_rows(task, split).sentences for task in tasks.values() for split in ("dev", "test")]
-    training = load_rows(tasks["sentiment"], "train")
-    sentences = set(_hashes(training.sentences[0]))
-    seen = sentences.union(*(_hashes(column) for columns in held_out for column in columns))
-    phrases: list[Phrase] = []
-    for tree in read_trees(trees):
-        *hashes, whole = _hashes([words for words, _ in tree])
-        if whole in sentences:
-            new = {number: phrase for number, phrase in zip(hashes, tree, strict=False) if number not in seen}
-            seen |= new.keys()
-            phrases += new.values()
+    held_out = TrainedOn()
+    for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT):
+        held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
+    training = {name: _new_rows(load_rows(task, "train"), held_out) for name, task in tasks.items()}
+    sentiment = training["sentiment"]
+    sentences = set(hash_sentences(sentiment.sentences[0]).tolist())
+    phrases = _phrases(read_trees(trees), sentences, sentences.union(held_out.sentences.tolist()))
     if not phrases:
-        raise InputError(f"{trees}: no tree of a sentence in {training.source}; expected the treebank's train.txt")
-    whole_sentences = [*zip(training.sentences[0], map(int, training.gold), strict=True)]
+        raise InputError(f"{trees}: no tree of a sentence in {sentiment.source}; expected the treebank's train.txt")
+    written = {name: [*course_rows(tasks[name], rows)] for name, rows in training.items()}
+    written["sentiment"] *= SENTENCE_COPIES
+    written["sentiment"] += [{"sentence": text, "sentiment": label} for text, label in phrases]
     with atomic_folder(folder) as temporary:
-        for path in (Path(source.file) for task in tasks.values() for source in task.sources.values()):
-            shutil.copyfile(path, temporary / path.name)
-        with (temporary / Path(training.source).name).open("w", encoding="utf-8", newline="") as file:
-            rows = [*whole_sentences * SENTENCE_COPIES, *phrases]
-            write = TEXT_FORMATS[".tsv"](file, ("id", "sentence", "sentiment"))
-            write([{"id": str(i), "sentence": text, "sentiment": label} for i, (text, label) in enumerate(rows)])
-    return len(whole_sentences), len(phrases)
+        for name, task in tasks.items():
+            rows = [{**row, "id": str(number)} for number, row in enumerate(written[name])]
+            write_course_rows(temporary / Path(task.sources["train"].file).name, task, rows)
+            for path in (Path(task.sources[split].file) for split in HELD_OUT):
+                shutil.copyfile(path, temporary / path.name)
+    return len(sentiment), len(phrases)
 
 
-def _hashes(texts: list[str]) -> list[int]:
-    return hash_sentences(texts).tolist()
+def course_rows(task: Task, examples: Examples) -> Iterator[Row]:
+    """Rows as the course's files have them."""
+    for name, *texts, label in zip(examples.ids or (), *examples.sentences, examples.gold.tolist(), strict=True):
+        yield {"id": name, **dict(zip(task.text, texts, strict=True)), str(task.label): f"{label:g}"}
+
+
+def write_course_rows(path: Path, task: Task, rows: Sequence[Row]) -> None:
+    """Write a training or dev file of one of the course's tasks."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        TEXT_FORMATS[".tsv"](file, ("id", *task.text, str(task.label)))(rows)
+
+
+def _new_rows(examples: Examples, held_out: TrainedOn) -> Examples:
+    """The rows that no dev or test set has."""
+    is_pair = len(examples.sentences) == 2
+    seen = (held_out.pairs_seen if is_pair else held_out.sentences_seen)(*examples.sentences)
+    return examples.take(np.flatnonzero(~seen))
+
+
+def _phrases(trees: Iterable[Sequence[Phrase]], sentences: Collection[int], known: set[int]) -> list[Phrase]:
+    """The phrases of trees of these sentences, without those whose hash is `known`; to which theirs are added."""
+    found: list[Phrase] = []
+    for tree in trees:
+        *hashes, whole = hash_sentences([words for words, _ in tree]).tolist()
+        if whole in sentences:
+            new = {number: phrase for number, phrase in zip(hashes, tree, strict=False) if number not in known}
+            known |= new.keys()
+            found += new.values()
+    return found
 
 
 def read_trees(path: Path) -> Iterator[list[Phrase]]:

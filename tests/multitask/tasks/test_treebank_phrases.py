@@ -62,8 +62,26 @@ def test_phrases_of_training_sentences_are_added_except_sentences_that_are_score
         found = [(row["sentence"], row["sentiment"]) for row in csv.DictReader(file, delimiter="\t")]
     phrases = [("A", "2"), ("gem", "3"), ("A gem", "3"), (",", "2"), (".", "2")]  # not "truly .", which the dev set has
     assert found == [("A gem , truly .", "4"), ("No tree", "1")] * 3 + phrases
-    for name in ("quora-train.csv", "sts-dev.csv", "ids-sst-dev.csv"):
+    for name in ("quora-dev.csv", "sts-test-student.csv", "ids-sst-dev.csv"):
         assert (tmp_path / "new" / name).read_bytes() == (data / name).read_bytes()
+
+
+def test_training_rows_that_a_dev_or_test_set_has_are_left_out(data, tmp_path):
+    trees = tmp_path / "train.txt"
+    trees.write_text(f"{TREE}\n")
+    with (data / "ids-sst-train.csv").open("a", encoding="utf-8") as file:
+        file.write("2\tz\ttruly !\t4\n")
+    with (data / "sts-train.csv").open(encoding="utf-8", newline="") as file:
+        [pair, *others] = csv.DictReader(file, delimiter="\t")
+    with (data / "sts-test-student.csv").open("a", encoding="utf-8") as file:
+        file.write(f"9\tq\t{pair['sentence2'].upper()}\t{pair['sentence1']}\n")
+    assert write_phrases(data, trees, tmp_path / "new") == (2, 5)
+    with (tmp_path / "new" / "sts-train.csv").open(encoding="utf-8", newline="") as file:
+        left = [
+            (row["sentence1"], row["sentence2"], float(row["similarity"]))
+            for row in csv.DictReader(file, delimiter="\t")
+        ]
+    assert left == [(row["sentence1"], row["sentence2"], float(row["similarity"])) for row in others]
 
 
 @pytest.mark.parametrize(
