@@ -172,7 +172,7 @@ SAMPLE = Recipes(
 PRESETS: dict[PresetName, Recipes] = {
     "sample": SAMPLE,
     "small": SMALL,
-    "best": SMALL,
+    "best": replace(SMALL, data=Path("data/phrases")),
     "paper": PAPER,
     "paradigm": PARADIGM,
     "paradigm-roberta": PARADIGM_ROBERTA,

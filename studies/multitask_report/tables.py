@@ -1,29 +1,26 @@
 """Tables 1 to 10 and Figure 2 of the multi-task report and tables beyond it, as `tables.toml` describes them."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isnan
+from pathlib import Path
 from typing import Any
 
-from multitask.models.config import HeadsConfig
+from minbert.files import read_toml
+from minbert.settings import read_as
 from multitask.runs.artefact import Weights
 from multitask.stages.settings.evaluate import EvaluateConfig
 from multitask.stages.settings.finetune import REPORT, FinetuneConfig
-from multitask.training.config import OptimizerConfig
 from studies.engine.experiments import Experiment, experiment, read_tables
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of
 
 DESCRIBED = read_tables(__file__)
-BEST = FinetuneConfig(
-    epochs=2,
-    task_weights=(1.0, 1.0, 5.0),
-    encoder_dropout=0.0,
-    heads=HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True),
-    optimizer=OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1),
+BEST: FinetuneConfig = read_as(
+    FinetuneConfig, json.dumps(read_toml(Path(__file__).with_name("best.toml"))), "best.toml"
 )
-"""The best recipe for all-MiniLM-L6-v2 that we found on the dev sets. An epoch has all examples of the smallest set."""
 RECIPE = ("finetune", "pretraining", "recipe")
 """What `tables.toml` says of the recipes of all rows of a table."""
 Entry = Mapping[str, Any]
@@ -59,9 +56,9 @@ def model_of(recipes: Recipes, row: Entry) -> Node:
     base = recipes.multitask
     if isinstance(start, Node) and not row.get("finetuned", True):
         return start
-    if row.get("recipe") == "best":  # at the preset's size
-        size = replace(BEST, epochs=base.epochs, epoch_size=base.epoch_size, keep_task_bests=False)
-        start, base = recipes.start, replace(size, optimizer=base.optimizer)
+    if row.get("recipe") == "best":  # at the preset's size, on the data of all rows: without phrases
+        size = FinetuneConfig(epochs=base.epochs, epoch_size=base.epoch_size, keep_task_bests=False)
+        start, base = recipes.start, replace(size, task_weights=BEST.task_weights, optimizer=base.optimizer)
     return recipes.finetune(start or recipes.base, changed(base, row.get("finetune", {}), row.get("usual", ())))
 
 
