@@ -108,7 +108,7 @@ def orderings() -> Picture:
             difference = shown(found.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])
             yield f"Table {key}: {' − '.join(both)}", difference
 
-    starts = {"multitask-report-mlm": "after masked language modelling", "multitask-report": "all-MiniLM-L6-v2"}
+    starts = {"multitask-report-mlm": "MLM start", "multitask-report": "tuned start"}
     panels = {start: dict(of(file)) for file, start in starts.items()}
     return forest("Overall: differences as published, and here", panels)
 
@@ -139,12 +139,12 @@ def starts() -> Picture:
     for key, steps in {"objectives": 32, "objectives-long": 320}.items():
         for row, name in rows.items():
             contrast = table("gradient-paradigm", key).contrast({row: 1, "infonce": -1}, "similarity")
-            panels[name][f"all-MiniLM-L6-v2, {steps} steps"] = shown(contrast)
+            panels[name][f"MLM start, {steps} steps"] = shown(contrast)
     found = table("gradient-paradigm", "shapes")
     for one in found.table.rows:
         if (row := str(one.point["objective"])) in rows:
             usual = one.key.replace(f"objective={row}", "objective=infonce")
-            encoder = f"from scratch: {one.label.rpartition(', ' + LABELS[row])[0]}"
+            encoder = f"random weights: {one.label.rpartition(', ' + LABELS[row])[0]}"
             panels[rows[row]][encoder] = shown(found.contrast({one.key: 1, usual: -1}, "similarity"))
     return forest("VICReg less InfoNCE, by encoder", panels)
 
@@ -163,7 +163,7 @@ def decoupled(place: int) -> Picture:
 def shares() -> Picture:
     """Scores against the share removed, of two encoders."""
     panels = {}
-    for key, encoder in {OWN: "trained here", START: "start weights"}.items():
+    for key, encoder in {OWN: "trained here", START: "tuned start"}.items():
         for column, of in score_curves(table("sparse-cse", key), (STS, TRANSFER)).items():
             panels[f"{column}, {encoder}"] = of
     title = "Scores against the share removed"
