@@ -28,8 +28,9 @@ class Tables:
 
     preset: PresetName | None = field(default=None, metadata=POSITIONAL)
     """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `best`: the
-    best recipe on real data; `paper`: real data with the report's settings; `paradigm`, `paradigm-roberta`: the tables
-    of losses with the settings of their paper. Leave it out with --tasks-file."""
+    best recipe on real data with phrases; `best-base`: that for plain BERT; `paper`: real data with the report's
+    settings; `paradigm`, `paradigm-roberta`: the tables of losses with the settings of their paper. Leave it out with
+    --tasks-file."""
     tasks_file: Path | None = field(default=None, metadata={"help": TASKS_FILE})
     schedulers: tuple[str, ...] = SCHEDULERS
     """For --tasks-file: a row for all tasks together under each of these schedulers; `all`: every installed one."""

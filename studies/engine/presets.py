@@ -19,7 +19,7 @@ from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose
 
-PresetName = Literal["sample", "small", "best", "paper", "paradigm", "paradigm-roberta"]
+PresetName = Literal["sample", "small", "best", "best-base", "paper", "paradigm", "paradigm-roberta"]
 ReportName = Literal[PresetName, "tasks"]
 """What a report is about: a preset, or the tasks of a tasks file."""
 
@@ -173,6 +173,7 @@ PRESETS: dict[PresetName, Recipes] = {
     "sample": SAMPLE,
     "small": SMALL,
     "best": replace(SMALL, data=Path("data/phrases")),
+    "best-base": replace(PAPER, data=Path("data/phrases")),
     "paper": PAPER,
     "paradigm": PARADIGM,
     "paradigm-roberta": PARADIGM_ROBERTA,
@@ -182,6 +183,7 @@ ONLY: dict[PresetName, tuple[str, ...]] = {
     "sample": ("1", "2", "7", "figure2", "reviews", "simulations"),
     "small": (*map(str, range(1, 11)), "figure2", "simulations"),
     "best": ("best",),
+    "best-base": ("best-base",),
     "paradigm": _OF_THE_PARADIGM,
     "paradigm-roberta": _OF_THE_PARADIGM,
 }

@@ -18,8 +18,9 @@ from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of
 
 DESCRIBED = read_tables(__file__)
-BEST: FinetuneConfig = read_as(
-    FinetuneConfig, json.dumps(read_toml(Path(__file__).with_name("best.toml"))), "best.toml"
+BEST, BEST_BASE = (
+    read_as(FinetuneConfig, json.dumps(read_toml(Path(__file__).with_name(name))), name)
+    for name in ("best.toml", "best-base.toml")
 )
 RECIPE = ("finetune", "pretraining", "recipe")
 """What `tables.toml` says of the recipes of all rows of a table."""
@@ -88,6 +89,7 @@ OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
     "2": ensembles,
     "reviews": lambda recipes: {"reviews": recipes.finetune(recipes.start, recipes.reviews)},
     "best": lambda recipes: {"best": recipes.finetune(recipes.start, BEST)},
+    "best-base": lambda recipes: {"best-base": recipes.finetune(recipes.start, BEST_BASE)},
     "stages": lambda recipes: {"start": Node("evaluate", EvaluateConfig(), (recipes.base,), recipes.data)},
 }
 """Recipes that are more than a fine-tuning after pre-trainings, by table and row."""

@@ -11,7 +11,7 @@ from studies.engine.recipes import Node, Recipes
 from studies.study import all_experiments
 
 NUMBERED = [str(number) for number in range(1, 11)]
-OTHERS = """batch-sizes batches best best-parts components data-sizes decoupled decoupled-long domains figure2
+OTHERS = """batch-sizes batches best best-base best-parts components data-sizes decoupled decoupled-long domains figure2
 gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives objectives objectives-long
 objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own
 sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives"""
@@ -82,9 +82,10 @@ def test_a_preset_runs_all_tables_but_those_on_request(name: PresetName) -> None
     assert not {"schedulers", "objectives", "best"} & set(keys(name))
 
 
-def test_the_preset_best_runs_its_own_table() -> None:
-    [best] = load_preset("best").experiments
-    assert (best.table.key, list(best.models)) == ("best", ["best"])
+@pytest.mark.parametrize("name", ["best", "best-base"])
+def test_the_presets_of_the_best_recipes_run_their_own_tables(name: PresetName) -> None:
+    [best] = load_preset(name).experiments
+    assert (best.table.key, list(best.models)) == (name, [name])
 
 
 def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:

@@ -1,12 +1,17 @@
 """The multi-task report's tables: every row of the report, equal rows are one recipe, the report's settings."""
 
+import json
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.run_hash import changed_settings
+from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
+from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.fuse import FuseConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -17,6 +22,7 @@ from studies.engine.recipes import Recipes
 from studies.engine.table import OVERALL, Row
 from studies.multitask_report.tables import TABLES, table
 from studies.study import all_experiments
+from tests.conftest import random_encoder, sample_vocabulary
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 
@@ -121,6 +127,20 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
     assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
+
+
+@pytest.mark.parametrize(("key", "layers", "reads_jointly"), [("best", 6, False), ("best-base", 12, True)])
+def test_the_best_recipes_train_encoders_of_their_depth(
+    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reads_jointly: bool
+) -> None:
+    encoder = random_encoder(sample_vocabulary(sample_data), layers, tmp_path / "encoder")
+    config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
+    run = finetune(str(encoder), small_data, config, RunOptions(runs=tmp_path / "runs"))
+    [line] = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
+    assert all(0 < line["training"][task] < 10 for task in line["training"].keys() & line["dev"].keys())
+    model = MultitaskModel.load(run.folder)
+    assert len(model.encoder.layers) == layers
+    assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
 
 
 @pytest.mark.parametrize("name", PRESETS)
