@@ -3,7 +3,7 @@
 import sys
 
 from minbert.tokenizer import load_tokenizer
-from multitask.cli.commands import Check, Domains, Fetch, Phrases, Sample
+from multitask.cli.data_commands import Check, Domains, Fetch, Phrases, Sample
 from multitask.data import fetch as published
 from multitask.data.sample import copy_sample
 from multitask.runs.artefact import locate_model

@@ -137,7 +137,9 @@ def test_the_best_recipes_train_encoders_of_their_depth(
     config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
     run = finetune(str(encoder), small_data, config, RunOptions(runs=tmp_path / "runs"))
     [line] = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
-    assert all(0 < line["training"][task] < 10 for task in line["training"].keys() & line["dev"].keys())
+    trained = line["training"].keys() & line["dev"].keys()
+    assert trained
+    assert all(0 < line["training"][task] < 10 for task in trained)
     model = MultitaskModel.load(run.folder)
     assert len(model.encoder.layers) == layers
     assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
