@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from minbert.tokenizer import Ids, Tokenizer
 logger = logging.getLogger("multitask")
 
 Rows = NDArray[np.int64]
+Reading = Literal["apart", "joint", "both"]
+"""Whether the encoder reads the sentences of a row one by one, as one input, or first one by one and then as one."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,20 @@ class Tokens:
         return np.zeros_like(ids) if self.types is None else self.types[self.offsets[row] : self.offsets[row + 1]]
 
 
-def tokenise(
-    texts: Sequence[str], tokenizer: Tokenizer, max_length: int | None, second: Sequence[str] | None = None
-) -> Tokens:
-    """Tokenise and truncate texts, with second ones jointly: `[CLS] text [SEP] second [SEP]`."""
-    inputs = texts if second is None else list(zip(texts, second, strict=True))
+def inputs_of(columns: Sequence[Sequence[str]], reading: Reading) -> list[Sequence[Any]]:
+    """The encoder's inputs of rows: lists of texts, and of pairs `[CLS] first [SEP] second [SEP]`; one item a row."""
+    if reading == "apart":
+        return [*columns]
+    jointly = list(zip(*columns, strict=True))
+    return [jointly] if reading == "joint" else [*columns, jointly]
+
+
+def tokenise(inputs: Sequence[Any], tokenizer: Tokenizer, max_length: int | None) -> Tokens:
+    """Tokenise and truncate texts, or pairs of them."""
     ids, types, cut = tokenizer.encode_and_count_cut(inputs, max_length)
     offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut)
+    single = not inputs or isinstance(inputs[0], str)
+    return Tokens(_joined(ids), None if single else _joined(types), offsets, cut)
 
 
 def _joined(rows: Sequence[Ids]) -> Ids:
@@ -110,16 +119,14 @@ class LabelledData:
     """The examples of one split of one task, tokenised."""
 
     examples: Examples
-    columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
+    columns: tuple[Tokens, ...]  # one for each of `inputs_of`
 
     @classmethod
-    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples, pairs as one input if `joint`; a warning counts the texts that are cut."""
-        if joint and len(examples.sentences) == 2:
-            first, second = examples.sentences
-            columns = [tokenise(first, tokenizer, max_length, second)]
-        else:
-            columns = [tokenise(sentences, tokenizer, max_length) for sentences in examples.sentences]
+    def tokenised(
+        cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, reading: Reading = "apart"
+    ) -> "LabelledData":
+        """Tokenise examples; a warning counts the texts that are cut."""
+        columns = [tokenise(inputs, tokenizer, max_length) for inputs in inputs_of(examples.sentences, reading)]
         if cut := sum(tokens.cut for tokens in columns):
             length = tokenizer.max_length if max_length is None else max_length
             texts = sum(map(len, columns))
@@ -131,11 +138,11 @@ class LabelledData:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of tokens of each row, over all its sentences, [rows]."""
+        """Number of tokens of each row, over all its inputs, [rows]."""
         return np.sum([tokens.lengths for tokens in self.columns], axis=0)
 
     def sequences(self, rows: Rows) -> tuple[list[Ids], list[Ids]]:
-        """Token ids and token types of the rows' first sentences, then of their second ones unless encoded jointly."""
+        """Token ids and token types of the rows' first inputs, then of their second ones, and so on."""
         ids = [tokens[row] for tokens in self.columns for row in rows]
         types = [tokens.types_of(row) for tokens in self.columns for row in rows]
         return ids, types

@@ -191,7 +191,7 @@ class Finetuning(SourceTraining):
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The tasks' cosines of the encoder's embeddings, without the heads' layers."""
         model = self.model
-        pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and not model.reads_jointly(n)}
+        pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and model.reads(n) == "apart"}
         if pairs:
             logger.info("evaluating the start weights on %s", ", ".join(pairs))
         heads = HeadsConfig(sharing="none")

@@ -129,9 +129,9 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
 
 
-@pytest.mark.parametrize(("key", "layers", "reads_jointly"), [("best", 6, False), ("best-base", 12, True)])
+@pytest.mark.parametrize(("key", "layers", "reading"), [("best", 6, "both"), ("best-base", 12, "joint")])
 def test_the_best_recipes_train_encoders_of_their_depth(
-    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reads_jointly: bool
+    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reading: str
 ) -> None:
     encoder = random_encoder(sample_vocabulary(sample_data), layers, tmp_path / "encoder")
     config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
@@ -142,7 +142,7 @@ def test_the_best_recipes_train_encoders_of_their_depth(
     assert all(0 < line["training"][task] < 10 for task in trained)
     model = MultitaskModel.load(run.folder)
     assert len(model.encoder.layers) == layers
-    assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
+    assert [model.reads(task) for task in ("paraphrase", "similarity")] == [reading] * 2
 
 
 @pytest.mark.parametrize("name", PRESETS)
