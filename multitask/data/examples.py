@@ -96,10 +96,8 @@ class Tokens:
 
 def inputs_of(columns: Sequence[Sequence[str]], reading: Reading) -> list[Sequence[Any]]:
     """The encoder's inputs of rows: lists of texts, and of pairs `[CLS] first [SEP] second [SEP]`; one item a row."""
-    if reading == "apart":
-        return [*columns]
-    jointly = list(zip(*columns, strict=True))
-    return [jointly] if reading == "joint" else [*columns, jointly]
+    apart, joint = [*columns], [list(zip(*columns, strict=True))]
+    return {"apart": apart, "joint": joint, "both": apart + joint}[reading]
 
 
 def tokenise(inputs: Sequence[Any], tokenizer: Tokenizer, max_length: int | None) -> Tokens:

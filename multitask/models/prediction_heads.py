@@ -156,17 +156,17 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
             return CosineHead(transform())
         return BilinearHead(transform(), size, task.outputs)
 
-    def joint(task: Task) -> nn.Module:
-        return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout), isinstance(task, Cosine))
+    def on_one(task: Task) -> nn.Module:
+        if config.sharing == "none":
+            mlp: nn.Module = nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.outputs))
+        else:
+            mlp = Mlp(width, hidden, task.outputs, config.dropout)
+        return SentenceHead(mlp, bounded=isinstance(task, Cosine))
 
     def head(task: Task) -> nn.Module:
-        if not task.pair:
-            if config.sharing == "none":
-                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.outputs)))
-            return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout))
-        if pair_input(task, config) == "joint":
-            return joint(task)
-        return LateFusion(apart(task), joint(task)) if config.late_fusion else apart(task)
+        if not task.pair or pair_input(task, config) == "joint":
+            return on_one(task)
+        return LateFusion(apart(task), on_one(task)) if config.late_fusion else apart(task)
 
     return Heads({task.name: head(task) for task in tasks})
 
@@ -174,7 +174,9 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
 def _check(tasks: Sequence[Task], config: HeadsConfig) -> None:
     for pairs in (pair_input(task, config) for task in tasks if task.pair):
         if pairs == "joint" and config.late_fusion:
-            raise InputError("heads: late_fusion reads pairs jointly, too; use pairs=features or pairs=embeddings")
+            raise InputError(
+                "heads: late_fusion adds a joint input; use features or embeddings for pairs and similarity_pairs"
+            )
         if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
             raise InputError(
                 f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -18,10 +18,6 @@ from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of
 
 DESCRIBED = read_tables(__file__)
-BEST, BEST_BASE = (
-    read_as(FinetuneConfig, json.dumps(read_toml(Path(__file__).with_name(name))), name)
-    for name in ("best.toml", "best-base.toml")
-)
 RECIPE = ("finetune", "pretraining", "recipe")
 """What `tables.toml` says of the recipes of all rows of a table."""
 Entry = Mapping[str, Any]
@@ -34,6 +30,15 @@ def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
         for name, value in settings.items()
     }
     return replace(config, **{name: getattr(REPORT, name) for name in usual}, **found)
+
+
+def _settings_of(name: str) -> FinetuneConfig:
+    """Settings of a file next to this one, as `finetune --config` takes them."""
+    found = changed(FinetuneConfig(), read_toml(Path(__file__).with_name(name)))
+    return read_as(FinetuneConfig, json.dumps(asdict(found)), name)
+
+
+BEST, BEST_BASE = _settings_of("best.toml"), _settings_of("best-base.toml")
 
 
 def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | None:

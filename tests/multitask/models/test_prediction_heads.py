@@ -66,9 +66,10 @@ def test_shared_layers_need_pairs_of_embeddings(sharing, given):
         build(sharing, **given)
 
 
-def test_late_fusion_reads_pairs_jointly_already():
-    with pytest.raises(InputError, match="late_fusion reads pairs jointly, too"):
-        build(pairs="joint", late_fusion=True)
+@pytest.mark.parametrize("given", [{"pairs": "joint"}, {"similarity_pairs": "joint"}], ids=str)
+def test_late_fusion_adds_the_joint_input_itself(given):
+    with pytest.raises(InputError, match="late_fusion adds a joint input"):
+        build(late_fusion=True, **given)
 
 
 def test_late_fusion_is_the_mean_of_the_two_heads():

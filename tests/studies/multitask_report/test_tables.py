@@ -20,7 +20,7 @@ from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.engine.table import OVERALL, Row
-from studies.multitask_report.tables import TABLES, table
+from studies.multitask_report.tables import BEST, TABLES, table
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary
 
@@ -127,6 +127,11 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
     assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
+
+
+def test_the_best_recipe_has_the_defaults_of_finetune_where_its_file_says_nothing() -> None:
+    assert BEST.heads == replace(FinetuneConfig().heads, late_fusion=True)
+    assert BEST.optimizer == FinetuneConfig().optimizer
 
 
 @pytest.mark.parametrize(("key", "layers", "reading"), [("best", 6, "both"), ("best-base", 12, "joint")])
