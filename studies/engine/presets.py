@@ -91,7 +91,7 @@ PARADIGM_ROBERTA = replace(
 )
 
 # Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates, less data, dropout within the encoder
-# off in fine-tuning, which takes one epoch, because evaluation on large dev sets takes as long as training. Pre-training
+# off in fine-tuning. This takes one epoch: evaluation on large dev sets takes as long as training. Pre-training
 # keeps the report's epochs, since tables name them.
 _SMALL_OPTIMIZER = OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
 _SMALL_MULTITASK = replace(
