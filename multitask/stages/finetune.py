@@ -149,8 +149,7 @@ class Finetuning(SourceTraining):
         """Raise InputError if smaller sizes are asked for, but no head compares embeddings by cosine."""
         if self.config.matryoshka and not any(isinstance(self.model.heads[name], CosineHead) for name in self.training):
             raise InputError(
-                "matryoshka is for tasks whose heads compare embeddings by cosine, without late_fusion; none of these is "
-                "trained"
+                "matryoshka is for tasks whose heads compare embeddings by cosine, without late_fusion; none is trained"
             )
 
     @property
