@@ -96,8 +96,9 @@ class Tokens:
 
 def inputs_of(columns: Sequence[Sequence[str]], reading: Reading) -> list[Sequence[Any]]:
     """The encoder's inputs of rows: lists of texts, and of pairs `[CLS] first [SEP] second [SEP]`; one item a row."""
-    apart, joint = [*columns], [list(zip(*columns, strict=True))]
-    return {"apart": apart, "joint": joint, "both": apart + joint}[reading]
+    jointly = list(zip(*columns, strict=True))
+    found: dict[Reading, list[Sequence[Any]]] = {"apart": [*columns], "joint": [jointly], "both": [*columns, jointly]}
+    return found[reading]
 
 
 def tokenise(inputs: Sequence[Any], tokenizer: Tokenizer, max_length: int | None) -> Tokens:
