@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from minbert.errors import InputError
 from multitask.stages.settings.pretrain import HELD_OUT
-from scripts.publish_results import publish
+from scripts.publish_results import publish, publish_predictions
 from scripts.refresh_study_pages import FIGURES, PAGES, with_verdicts
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
@@ -88,3 +89,19 @@ def test_tables_that_are_not_named_stay_as_they_are_published(
     assert {of.table.key for of in read_published(tmp_path, "new").tables if of.runs} == {"objectives", "gradient"}
     with pytest.raises(InputError, match="no table u"):
         publish(report[1], file, ["u"])
+
+
+def test_published_predictions_give_the_scores_again(tmp_path: Path) -> None:
+    results = PresetResults.read(write_store(tmp_path / "runs", ["2", "6"]), "sample")
+    publish_predictions(results, tmp_path / "predictions.npz", ["2", "6"])
+    arrays = np.load(tmp_path / "predictions.npz")
+    expected = {
+        (k, row, str(run.seed)): run for k in "26" for row, of in results.finished_tables[k].runs.items() for run in of
+    }
+    assert list(map(tuple, arrays["runs"])) == list(expected)
+    for number, run in enumerate(expected.values()):
+        for task, answers in run.answers.items():
+            assert arrays[f"{task}_answered"][number]
+            found, gold = arrays[task][number].astype(float), answers.labels.astype(float)
+            score = stats.pearsonr(found, gold)[0] if task == "similarity" else np.mean(found == gold)
+            assert score == pytest.approx(answers.score, abs=1e-3 if task == "similarity" else 1e-9)
