@@ -45,7 +45,7 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
 
 
 def publish_predictions(runs: PresetResults, file: Path, keys: Collection[str]) -> None:
-    """Write the dev predictions of tables whose rows are scored on the same dev sets. A row need not answer every task."""
+    """Write the dev predictions of tables whose rows are scored on the same dev sets. Rows may lack tasks."""
     found = [
         ((key, row, str(run.seed)), {task: _compact(of) for task, of in run.answers.items()})
         for key in keys
