@@ -4,7 +4,7 @@
 
 results/NAME.parquet and results/curves/NAME.parquet take these tables from REPORT/results.parquet and
 REPORT/curves.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
-writes the pages' figures and verdicts. With the folder of the runs, results/predictions/NAME.npz gets the dev predictions
+writes the pages' figures and verdicts. With --runs, results/predictions/NAME.npz gets the dev predictions
 of the tables' rows, so that intervals over dev examples can be computed again: for each task an array [runs, examples],
 of classes or of float16, and the table, row and seed of each run.
 """
