@@ -131,11 +131,11 @@ class Recipes:
         """Simulated embeddings, which need neither model nor data."""
         return Node("simulate", self.simulation, (), self.data)
 
-    def given(self, rate: int = 2, epochs: int = 5, start: Node | None = None) -> Node:
+    def given(self, rate: int = 2, epochs: int | None = None, start: Node | None = None) -> Node:
         """Pre-training on the three given sets ("3 given"): in every epoch Quora with labels, then the others without.
 
         The learning rate is a multiple of the default one: Table 10's best is the double, and its row is also that of
-        Tables 2 and 5. Epochs are section 5.3's where a table does not say otherwise.
+        Tables 2 and 5. Epochs are the preset's where a table does not say otherwise.
         """
         return self.pretrain(start or self.base, self._trained(self.supervised, rate, epochs))
 
@@ -150,9 +150,9 @@ class Recipes:
 
     def quora(self, config: PretrainConfig) -> Node:
         """Pre-training on Quora alone, otherwise as `given` at the default learning rate."""
-        return self.pretrain(self.base, replace(self._trained(config, 1, 5), sources=("quora",)))
+        return self.pretrain(self.base, replace(self._trained(config, 1), sources=("quora",)))
 
     @staticmethod
-    def _trained(config: PretrainConfig, rate: int, epochs: int) -> PretrainConfig:
+    def _trained(config: PretrainConfig, rate: int, epochs: int | None = None) -> PretrainConfig:
         optimizer = replace(config.optimizer, learning_rate=rate * config.optimizer.learning_rate)
-        return replace(config, epochs=epochs, optimizer=optimizer)
+        return replace(config, epochs=epochs or config.epochs, optimizer=optimizer)
