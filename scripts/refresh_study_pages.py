@@ -43,7 +43,7 @@ MATTERS_NOT = {
     "regularisation": "Recipe",
     "schedulers": "Tasks",
 }
-"""Tables of options that make no difference, with what their rows are about."""
+"""Tables of options that are not shown to help, with what their rows are about."""
 
 
 @cache

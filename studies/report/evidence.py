@@ -58,6 +58,12 @@ class Bound:
         """By how much the interval lies beyond the bound; negative if it does not."""
         return self._reach(LEVEL)[0]
 
+    @property
+    def open(self) -> float:
+        """By how much the interval's far end is short of refuting it; negative if it is refuted."""
+        low, high = self._reach(LEVEL)
+        return high - self.margin if low <= 0 else high
+
     def _reach(self, level: float) -> tuple[float, float]:
         """By how much the interval's near and far end are beyond the bound, in the direction that it must be."""
         low, high = self.number.interval(level)
@@ -112,6 +118,11 @@ class Combined:
         found = [part.sure for part in self.parts]
         return min(found, default=inf) if self.every else max(found, default=-inf)
 
+    @property
+    def open(self) -> float:
+        found = [part.open for part in self.parts]
+        return min(found, default=inf) if self.every else max(found, default=-inf)
+
     def shown(self, level: float = LEVEL) -> bool:
         found = [part.shown(self._levels(level, level)[0]) for part in self.parts]
         return self.can != "refute" and (all(found) if self.every else any(found))
@@ -137,8 +148,14 @@ Statement: TypeAlias = Bound | Combined
 
 
 def deciding(statement: Statement) -> str:
-    """The number that decides: the least sure one if all statements must hold, otherwise the surest."""
+    """The number that decides, so that its interval fits the verdict.
+
+    If all parts must hold: the least sure one, or where that is refuted, the one that is refuted most surely. If one
+    suffices: the surest one if it is shown, otherwise the one that is refuted least surely. Of parts that have an
+    opposite of its own, the surest one.
+    """
     if isinstance(statement, Bound):
         return statement.text
-    choose = min if statement.every else max
-    return deciding(choose(statement.parts, key=lambda part: part.sure)) if statement.parts else ""
+    by_open = statement.refuted() if statement.every else not statement.shown() and statement.opposite is None
+    choose, parts = min if statement.every else max, statement.parts
+    return deciding(choose(parts, key=lambda part: part.open if by_open else part.sure)) if parts else ""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from multitask.evaluation.statistics import Uncertain
 from studies.report.claims import decided
-from studies.report.evidence import Bound, Combined, Statement
+from studies.report.evidence import Bound, Combined, Statement, deciding
 
 Above, Below = Bound, partial(Bound, above=False)
 Every, Some = partial(Combined, every=True), partial(Combined, every=False)
@@ -96,6 +96,25 @@ def test_an_open_claim_tells_what_it_could_have_shown() -> None:
         "least sure of 5: n0 0.000 [−0.230, +0.230]", "most sure of 5: n4 +4.000 [+3.770, +4.230]"
     ]  # fmt: skip
     assert Below("a", Known(0, 0.1), bound=0.5).least()[1] == "a +0.040"
+
+
+def test_the_number_that_decides_fits_the_verdict() -> None:
+    refuted, open_ = Above("refuted", Known(0, 0.001), margin=0.01), Above("open", Known(-0.01, 0.01), margin=0.01)
+    shown, surer = Above("shown", Known(1, 0.1)), Above("surer", Known(2, 0.1))
+    a_little = Above("a little", Known(0.005, 0.001), margin=0.01)  # shown, below the margin
+    found = [
+        (status(of), deciding(of).partition(" ")[0])
+        for of in (
+            Every([surer, shown]),
+            Some([shown, surer]),
+            Some([refuted, open_]),
+            Every([a_little, refuted, open_]),
+        )
+    ]
+    assert found == [
+        ("reproduced", "shown"), ("reproduced", "surer"), ("undecided", "open"), ("not reproduced", "refuted")
+    ]  # fmt: skip
+    assert deciding(Some([refuted, open_], opposite=refuted)).startswith("refuted")  # the surest one
 
 
 def test_equal_methods_are_refuted_as_often_as_one_sided_tests_say() -> None:
