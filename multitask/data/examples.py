@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from minbert.tokenizer import Ids, Tokenizer
 logger = logging.getLogger("multitask")
 
 Rows = NDArray[np.int64]
-Reading = Literal["apart", "joint", "both"]
-"""Whether the encoder reads the sentences of a row one by one, as one input, or first one by one and then as one."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +91,14 @@ class Tokens:
         return np.zeros_like(ids) if self.types is None else self.types[self.offsets[row] : self.offsets[row + 1]]
 
 
-def inputs_of(columns: Sequence[Sequence[str]], reading: Reading) -> list[Sequence[Any]]:
-    """The encoder's inputs of rows: lists of texts, and of pairs `[CLS] first [SEP] second [SEP]`; one item a row."""
-    jointly = list(zip(*columns, strict=True))
-    found: dict[Reading, list[Sequence[Any]]] = {"apart": [*columns], "joint": [jointly], "both": [*columns, jointly]}
-    return found[reading]
-
-
-def tokenise(inputs: Sequence[Any], tokenizer: Tokenizer, max_length: int | None) -> Tokens:
-    """Tokenise and truncate texts, or pairs of them."""
+def tokenise(
+    texts: Sequence[str], tokenizer: Tokenizer, max_length: int | None, second: Sequence[str] | None = None
+) -> Tokens:
+    """Tokenise and truncate texts, with second ones jointly: `[CLS] text [SEP] second [SEP]`."""
+    inputs = texts if second is None else list(zip(texts, second, strict=True))
     ids, types, cut = tokenizer.encode_and_count_cut(inputs, max_length)
     offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    single = not inputs or isinstance(inputs[0], str)
-    return Tokens(_joined(ids), None if single else _joined(types), offsets, cut)
+    return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut)
 
 
 def _joined(rows: Sequence[Ids]) -> Ids:
@@ -118,14 +110,16 @@ class LabelledData:
     """The examples of one split of one task, tokenised."""
 
     examples: Examples
-    columns: tuple[Tokens, ...]  # one for each of `inputs_of`
+    columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
 
     @classmethod
-    def tokenised(
-        cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, reading: Reading = "apart"
-    ) -> "LabelledData":
-        """Tokenise examples; a warning counts the texts that are cut."""
-        columns = [tokenise(inputs, tokenizer, max_length) for inputs in inputs_of(examples.sentences, reading)]
+    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
+        """Tokenise examples, pairs as one input if `joint`; a warning counts the texts that are cut."""
+        if joint and len(examples.sentences) == 2:
+            first, second = examples.sentences
+            columns = [tokenise(first, tokenizer, max_length, second)]
+        else:
+            columns = [tokenise(sentences, tokenizer, max_length) for sentences in examples.sentences]
         if cut := sum(tokens.cut for tokens in columns):
             length = tokenizer.max_length if max_length is None else max_length
             texts = sum(map(len, columns))
@@ -137,11 +131,11 @@ class LabelledData:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of tokens of each row, over all its inputs, [rows]."""
+        """Number of tokens of each row, over all its sentences, [rows]."""
         return np.sum([tokens.lengths for tokens in self.columns], axis=0)
 
     def sequences(self, rows: Rows) -> tuple[list[Ids], list[Ids]]:
-        """Token ids and token types of the rows' first inputs, then of their second ones, and so on."""
+        """Token ids and token types of the rows' first sentences, then of their second ones unless encoded jointly."""
         ids = [tokens[row] for tokens in self.columns for row in rows]
         types = [tokens.types_of(row) for tokens in self.columns for row in rows]
         return ids, types

@@ -78,7 +78,7 @@ def located(task: Task, declared: Task) -> Task:
 
 def tokenised(model: MultitaskModel, task: str, examples: Examples) -> LabelledData:
     """Examples of a task, tokenised as the model reads them."""
-    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads(task))
+    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task))
 
 
 def estimate(

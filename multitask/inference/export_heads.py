@@ -1,13 +1,12 @@
 """Export of a fine-tuned model with its heads as ONNX, for programs that use it without this project.
 
 There is one file for all tasks. It holds the encoder, which is most of its size, once; and tasks that read the same
-sentences share one call. Its inputs are always sequences of tokens. A task of pairs may read two sequences or three for
-each row, one after the other.
+sentences share one call. Its inputs are always sequences of tokens. A task of pairs whose sentences are encoded
+separately reads two sequences for each row, one after the other.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples, Reading, inputs_of
+from multitask.data.examples import Examples
 from multitask.data.problems import aligned
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import MultitaskScores, score
@@ -34,7 +33,6 @@ from multitask.inference.export import (
 )
 from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel, estimate_columns
-from multitask.models.prediction_heads import fused, outputs_of
 from multitask.runtime.device import start
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
 from multitask.tasks.labelled import Labelled
@@ -45,7 +43,6 @@ DESCRIPTION = "tasks.json"
 INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 """The file's inputs, and the names of the same values in an `Encoding` of the library tokenizers."""
 
-PAIR_INPUTS: dict[Reading, str] = {"apart": "two_sentences", "joint": "joint_pair", "both": "sentences_and_pair"}
 CHECKED_ROWS = 200  # of each task, if there are dev sets
 ROWS_PER_CALL = 32
 
@@ -114,9 +111,9 @@ def description(model: MultitaskModel) -> dict[str, Any]:
     """What a program must know to use the file.
 
     Of each input, the attribute of an `Encoding` of the library tokenizers. Of each task: `input`, which is `sentence`,
-    `two_sentences` (each row is two sequences, one after the other), `joint_pair` (one sequence of both sentences) or
-    `sentences_and_pair` (the two sentences, then one sequence of both); `labels` in the order of the output's columns;
-    `thresholds` above which each of several labels is predicted; `range` of a regression.
+    `two_sentences` (each row is two sequences, one after the other) or `joint_pair` (each row is one sequence of both
+    sentences); `labels` in the order of the output's columns; `thresholds` above which each of several labels is
+    predicted; `range` of a regression.
     """
     length = model.tokenizer.max_length if model.max_length is None else model.max_length
     tasks = {name: _task_description(model, task) for name, task in model.tasks.items()}
@@ -124,7 +121,7 @@ def description(model: MultitaskModel) -> dict[str, Any]:
 
 
 def _task_description(model: MultitaskModel, task: Task) -> dict[str, Any]:
-    inputs = PAIR_INPUTS[model.reads(task.name)] if task.pair else "sentence"
+    inputs = "joint_pair" if model.reads_jointly(task.name) else "two_sentences" if task.pair else "sentence"
     found: dict[str, Any] = {"kind": task.kind, "text": list(task.text), "input": inputs}
     if isinstance(task, Regression):
         return {**found, "output": "value", "range": list(task.bounds)}
@@ -143,18 +140,17 @@ class _WithHeads(nn.Module):
         self.embeddings = PaddedEmbeddings(model.encoder, model.pooling)
         self.heads = model.heads
         self.tasks = model.tasks
-        self.inputs_per_row = {name: model.inputs_per_row(name) for name in model.tasks}
+        self.two_sequences = {name for name in model.tasks if model.sequences_per_row(name) == 2}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """All [sequences, tokens] int64 -> each task's output, [rows, labels] or [rows]."""
         embeddings = self.embeddings(input_ids, attention_mask, token_type_ids)  # [sequences, hidden]
-        shown = []
-        for name, task in self.tasks.items():
-            step = self.inputs_per_row[name]
-            whole = embeddings.shape[0] // step * step  # other tasks may have a number of sequences that does not fit
-            outputs = outputs_of(self.heads[name], [embeddings[first:whole:step] for first in range(step)])
-            shown.append(shown_outputs(task, fused(outputs)))
-        return tuple(shown)
+        even = embeddings.shape[0] // 2 * 2  # tasks of sentences may have an odd number of sequences
+        pairs = embeddings[:even:2], embeddings[1::2]
+        return tuple(
+            shown_outputs(task, self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
+            for name, task in self.tasks.items()
+        )
 
 
 def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -196,13 +192,10 @@ class ExportedModel:
     def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
         """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
         rows, found = list(zip(*columns, strict=True)), []
-        given = self.description["tasks"][task]["input"]
-        readings: dict[str, Reading] = {name: how for how, name in PAIR_INPUTS.items()}
-        reading = readings.get(given, "apart")
+        joint = self.description["tasks"][task]["input"] == "joint_pair"
         for first in range(0, len(rows), ROWS_PER_CALL):
             part = rows[first : first + ROWS_PER_CALL]
-            sequences = zip(*inputs_of(list(zip(*part, strict=True)), reading), strict=True)
-            encoded = self.tokenizer.encode_batch([*chain(*sequences)])
+            encoded = self.tokenizer.encode_batch(part if joint else [text for row in part for text in row])
             inputs = {name: np.array([getattr(e, of) for e in encoded]) for name, of in INPUTS.items()}
             found.append(self.session.run([task], inputs)[0])
         return np.concatenate(found)

@@ -68,7 +68,7 @@ def predict_file(
     groups = _groups(model, named, columns, table)
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
-    passes = sum(len({model.reads(name) for name in together}) for together in groups.values())
+    passes = sum(len({model.reads_jointly(name) for name in together}) for together in groups.values())
     count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,

@@ -25,9 +25,6 @@ class HeadsConfig:
     (|x-y|, x*y, x+y), or the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
     similarity_pairs: PairInput | None = None
     """How similarity reads pairs; `none`: as paraphrase does."""
-    late_fusion: bool = False
-    """Also read each pair as one joint input, with a head of its own. The loss is the mean of both heads' losses,
-    a prediction that of their outputs. The encoder reads twice as many tokens of pairs."""
     residual: bool = False
     """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
     embeddings of the start weights. Useful for start weights that are already tuned for similarity."""

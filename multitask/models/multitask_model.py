@@ -20,7 +20,7 @@ from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
-from multitask.data.examples import Reading, Rows, inputs_of
+from multitask.data.examples import Rows
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.data.tables import Dialect
@@ -28,7 +28,7 @@ from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
-from multitask.models.prediction_heads import build_heads, fused, outputs_of, pair_input
+from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
     Sentence,
@@ -53,7 +53,7 @@ Table: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
 Columns: TypeAlias = Sequence[Sequence[str]]
 """Rows to predict as one column of texts, or two."""
 Sequences: TypeAlias = Callable[[Rows], tuple[list[Ids], list[Ids]]]
-"""Token ids and types of some rows: of all first inputs, then of all second ones, and so on."""
+"""Token ids and types of some rows: of all first sentences, then of all second ones unless encoded jointly."""
 
 
 class MultitaskModel(nn.Module):
@@ -87,29 +87,22 @@ class MultitaskModel(nn.Module):
         return pool(self.encoder.forward_packed(batch), batch, self.pooling)
 
     def head(self, task: str, embeddings: Tensor) -> Tensor:
-        """A task's outputs in fp32, [rows, classes] or [rows], from the embeddings of its inputs.
+        """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
 
-        These are [rows * inputs_per_row, hidden]: those of all first inputs of `inputs_of`, then of all second.
+        These are [rows * sequences_per_row, hidden]; of pairs that are encoded separately all first sentences, then
+        all second.
         """
-        return fused(self.head_outputs(task, embeddings))
-
-    def head_outputs(self, task: str, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """As `head`, but the outputs that have a loss each."""
         # Heads are small, and bf16 would round the predictions.
         with torch.autocast(embeddings.device.type, enabled=False):
-            return outputs_of(self.heads[task], embeddings.chunk(self.inputs_per_row(task)))
+            return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
 
-    def inputs_per_row(self, task: str) -> int:
-        """How many encoder inputs a row has."""
-        return {"apart": len(self.tasks[task].text), "joint": 1, "both": 3}[self.reads(task)]
+    def sequences_per_row(self, task: str) -> int:
+        """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""
+        return 2 if self.tasks[task].pair and not self.reads_jointly(task) else 1
 
-    def reads(self, task: str) -> Reading:
-        """How the encoder reads the sentences of a row."""
-        if not self.tasks[task].pair:
-            return "apart"
-        if pair_input(self.tasks[task], self.heads_config) == "joint":
-            return "joint"
-        return "both" if self.heads_config.late_fusion else "apart"
+    def reads_jointly(self, task: str) -> bool:
+        """Whether the task's pairs are encoded as one input of two sentences."""
+        return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
     def predict(self, task: str, rows: Table) -> list[Prediction]:
         """Predict a task for any rows: a prediction for each, in their order.
@@ -286,7 +279,7 @@ def estimate_columns(
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
-    Tasks that read rows in the same way share a pass of the encoder.
+    Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
     """
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
     names = tasks_for(model, len(columns) if columns[0] else None, tasks)
@@ -294,10 +287,10 @@ def estimate_columns(
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
-    for reading in dict.fromkeys(map(model.reads, names)):
-        together = [name for name in names if model.reads(name) == reading]
-        raw = outputs(model, together, *_tokenised(model, columns, reading), runtime, on_rows)
-        found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
+    for joint in (False, True):
+        if together := [name for name in names if model.reads_jointly(name) == joint]:
+            raw = outputs(model, together, *_tokenised(model, columns, joint), runtime, on_rows)
+            found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
 
@@ -323,9 +316,9 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _tokenised(model: MultitaskModel, columns: Columns, reading: Reading) -> tuple[NDArray[np.int64], Sequences]:
+def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[NDArray[np.int64], Sequences]:
     """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
-    inputs = inputs_of(columns, reading)
+    inputs: Sequence[Sequence[Any]] = [list(zip(*columns, strict=True))] if joint else columns
     encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
     if any(cut for *_, cut in encoded):
         _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")

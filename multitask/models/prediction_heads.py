@@ -4,8 +4,6 @@ Source: the multi-task report, section 4.2: a 2-layer MLP with dropout before ea
 cosine of the two transformed embeddings, paraphrase a bilinear form of the two.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
@@ -94,27 +92,6 @@ class FeatureHead(SentenceHead):
         return super().forward(torch.cat([(first - second).abs(), first * second, first + second], dim=1))
 
 
-class LateFusion(nn.ModuleDict):
-    """A head that compares two embeddings, and one on the embedding of the joint pair: the outputs of both."""
-
-    def __init__(self, apart: nn.Module, joint: nn.Module) -> None:
-        super().__init__({"apart": apart, "joint": joint})
-
-    def forward(self, first: Tensor, second: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
-        return self["apart"](first, second), self["joint"](joint)
-
-
-def outputs_of(head: nn.Module, embeddings: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """A head's outputs that have a loss each: those of both heads of a late fusion, otherwise one."""
-    outputs = head(*embeddings)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def fused(outputs: tuple[Tensor, ...]) -> Tensor:
-    """A head's prediction: the mean of its outputs."""
-    return outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(dim=0)
-
-
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:
     """How the head of a pair task reads the two sentences."""
     if config.similarity_pairs is not None and isinstance(task, Regression):
@@ -133,9 +110,13 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     """One head for each task, by the task's name.
 
     Raises:
-        InputError: heads should share layers, or read a joint input as well, and `pairs` does not allow it.
+        InputError: heads should share layers, but do not read pairs as two embeddings.
     """
-    _check(tasks, config)
+    for pairs in (pair_input(task, config) for task in tasks if task.pair):
+        if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
+            raise InputError(
+                f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"
+            )
     hidden = config.head_hidden_size or width
     size = width if config.residual else hidden  # of a transformed embedding
     shared = Mlp(width, hidden, size, config.dropout)
@@ -148,36 +129,19 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
             own.first = shared.first
         return Residual(own) if config.residual else own
 
-    def apart(task: Task) -> nn.Module:
+    def head(task: Task) -> nn.Module:
         bounded = isinstance(task, Cosine)
-        if pair_input(task, config) == "features":
+        if not task.pair:
+            if config.sharing == "none":
+                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.outputs)))
+            return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout))
+        pairs = pair_input(task, config)
+        if pairs == "features":
             return FeatureHead(Mlp(3 * width, hidden, task.outputs, config.dropout), bounded)
+        if pairs == "joint":
+            return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout), bounded)
         if bounded or (config.sharing == "none" and task.outputs == 1):
             return CosineHead(transform())
         return BilinearHead(transform(), size, task.outputs)
 
-    def on_one(task: Task) -> nn.Module:
-        if config.sharing == "none":
-            mlp: nn.Module = nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.outputs))
-        else:
-            mlp = Mlp(width, hidden, task.outputs, config.dropout)
-        return SentenceHead(mlp, bounded=isinstance(task, Cosine))
-
-    def head(task: Task) -> nn.Module:
-        if not task.pair or pair_input(task, config) == "joint":
-            return on_one(task)
-        return LateFusion(apart(task), on_one(task)) if config.late_fusion else apart(task)
-
     return Heads({task.name: head(task) for task in tasks})
-
-
-def _check(tasks: Sequence[Task], config: HeadsConfig) -> None:
-    for pairs in (pair_input(task, config) for task in tasks if task.pair):
-        if pairs == "joint" and config.late_fusion:
-            raise InputError(
-                "heads: late_fusion adds a joint input; use features or embeddings for pairs and similarity_pairs"
-            )
-        if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
-            raise InputError(
-                f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"
-            )

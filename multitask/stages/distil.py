@@ -111,7 +111,7 @@ class Distilling(Finetuning):
                 check_same_task(teacher.name, task, self.model.tasks[name])
                 raw = raw_outputs(model, name, rows, self.runtime)
                 said[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
-                alike = model.reads(name) == self.model.reads(name)
+                alike = model.reads_jointly(name) == self.model.reads_jointly(name)
                 if number == 0 and alike and config.embedding_loss != "none":
                     sources[name].embeddings = embeddings_of(model, rows, self.runtime).astype(np.float16)
         if missing := [name for name, answers in said.items() if not answers]:
@@ -189,7 +189,7 @@ def mined_pairs(
     """Each different sentence of pairs with its nearest others by cosine, without pairs of the examples; each once."""
     texts = [*dict.fromkeys(chain(*examples.sentences))]
     single = Examples((texts,), None, (), None, examples.source)
-    data = LabelledData.tokenised(single, model.tokenizer, model.max_length)
+    data = LabelledData.tokenised(single, model.tokenizer, model.max_length, joint=False)
     units = F.normalize(torch.from_numpy(embeddings_of(model, data, runtime)[:, 0]).to(runtime.device))
     nearest: list[list[int]] = []
     for start in range(0, len(texts), CHUNK):

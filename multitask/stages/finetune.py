@@ -149,7 +149,7 @@ class Finetuning(SourceTraining):
         """Raise InputError if smaller sizes are asked for, but no head compares embeddings by cosine."""
         if self.config.matryoshka and not any(isinstance(self.model.heads[name], CosineHead) for name in self.training):
             raise InputError(
-                "matryoshka is for tasks whose heads compare embeddings by cosine, without late_fusion; none is trained"
+                "matryoshka is for tasks whose heads compare embeddings by cosine; none of these is trained"
             )
 
     @property
@@ -191,13 +191,13 @@ class Finetuning(SourceTraining):
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The tasks' cosines of the encoder's embeddings, without the heads' layers."""
         model = self.model
-        pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and model.reads(n) != "joint"}
+        pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and not model.reads_jointly(n)}
         if pairs:
             logger.info("evaluating the start weights on %s", ", ".join(pairs))
         heads = HeadsConfig(sharing="none")
         with torch.random.fork_rng([]):  # new layers draw their weights, although none of them is used
             bare = MultitaskModel(model.encoder, model.tokenizer, pairs, model.pooling, heads, model.max_length).eval()
-        dev = {name: tokenised(bare, name, self.dev[name].examples) for name in pairs}
+        dev = {name: self.dev[name] for name in pairs}
         scores = score(pairs, estimate(bare, dev, self.runtime), {name: dev[name].examples for name in pairs})
         return {name: {pairs[name].metric: value} for name, value in scores.selecting.items()}
 

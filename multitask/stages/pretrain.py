@@ -67,7 +67,7 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
         task = task_named(data, "similarity")
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
-        dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length)
+        dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
     train_run(run, begin, problem, config, config.probe_every)
 

@@ -121,7 +121,7 @@ def _scoring(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
 def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
     examples = load_rows(task_named(data, "similarity"), "train")
-    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length)
+    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")

@@ -19,7 +19,7 @@ from minbert.tokenizer import Ids
 from multitask.data.examples import LabelledData, Rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import PoolingMethod, leading, pool
-from multitask.models.prediction_heads import CosineHead, fused
+from multitask.models.prediction_heads import CosineHead
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.training.trainable import Losses, Trainable, Update
@@ -99,10 +99,9 @@ class TaskSource(Source):
         return self.model.tasks[self.task].divisor(self.labels[rows], weights)
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
-        every = [self.model.head_outputs(self.task, leading(embeddings, size)) for size in self.sizes]
-        found = [tuple(distributed.gather(part, len(rows)) for part in outputs) for outputs in every]
-        losses = [self.loss_of(part, rows) for outputs in found for part in outputs]
-        return BatchLoss(torch.stack(losses).mean(), outputs=fused(found[0]))
+        parts = [self.model.head(self.task, leading(embeddings, size)) for size in self.sizes]
+        outputs = [distributed.gather(part, len(rows)) for part in parts]
+        return BatchLoss(torch.stack([self.loss_of(part, rows) for part in outputs]).mean(), outputs=outputs[0])
 
     def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
         """The loss of these rows, given the head's outputs for them."""

@@ -108,7 +108,7 @@ def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) ->
     runtime = prepare_process(STAGE, options)
     begin = Start.load(Weights(start), config.pooling, config.seed)
     examples = load_rows(task_named(data, "similarity"), "train")
-    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length)
+    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     encoder = begin.encoder.to(runtime.device).eval()
     factors = Units.full(encoder.config, 1.0)

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from minbert.packing import PackedBatch
-from multitask.data.examples import inputs_of
 from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
@@ -115,17 +114,16 @@ def _tokens(
     model: MultitaskModel, texts: Sequence[str], task: str
 ) -> tuple[Tensor, Tensor, list[list[int]], list[int]]:
     """The encoder inputs of a row end to end: ids, the baseline's ids, types of each input, each token's word or -1."""
-    words = words_of(texts)
+    jointly, words = model.reads_jointly(task), words_of(texts)
     backend = model.tokenizer.backend
     backend.enable_truncation(model.max_length or model.tokenizer.max_length)
-    inputs = [*chain(*inputs_of([[text] for text in texts], model.reads(task)))]
-    encodings = backend.encode_batch(inputs)
+    encodings = backend.encode_batch([tuple(texts)] if jointly else list(texts))
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):
         for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):
             ids.append(token)
             blank.append(token if sequence is None else model.tokenizer.pad_token_id)
-            column = sequence if isinstance(inputs[number], tuple) else number
+            column = sequence if jointly else number
             # A token of RoBERTa may begin with the space in front of its word, so its last character decides.
             inside = (i for i, (own, word) in enumerate(words) if own == column and word.start() < end <= word.end())
             owners.append(-1 if sequence is None else next(inside, -1))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from torch import Tensor
 
-from multitask.data.examples import Reading, inputs_of
 from multitask.inference.serve.batching import Batcher, Input
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.metrics import Metrics
@@ -47,14 +45,15 @@ class ServedModel:
         """Predict tasks for rows, as `MultitaskModel.predict_all`. Raises QueueFull if too many texts wait."""
         columns = columns_of(rows)
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
-        readings = dict.fromkeys(map(self.model.reads, names))
-        inputs: dict[Reading, list[Input]] = {how: [*chain(*inputs_of(columns, how))] for how in readings}
+        joint = {name for name in names if self.model.reads_jointly(name)}
+        separate: list[Input] = [] if joint == set(names) else [text for column in columns for text in column]
+        pairs: list[Input] = [(first, second) for first, second in zip(*columns, strict=True)] if joint else []
 
         def finish(embeddings: Tensor, _tokens: int) -> dict[str, list[Prediction]]:
-            parts = dict(zip(inputs, embeddings.split([*map(len, inputs.values())]), strict=True))
-            return {name: self._predictions(name, parts[self.model.reads(name)]) for name in names}
+            parts = embeddings[: len(separate)], embeddings[len(separate) :]
+            return {name: self._predictions(name, parts[name in joint]) for name in names}
 
-        return await self.batcher.run([*chain(*inputs.values())], finish)
+        return await self.batcher.run(separate + pairs, finish)
 
     def _predictions(self, name: str, embeddings: Tensor) -> list[Prediction]:
         task = self.model.tasks[name]

@@ -31,8 +31,8 @@ class TeachingConfig:
     think of unlikely classes. Regressions ignore it."""
     embedding_loss: Literal["none", "cosine", "mse"] = "none"
     """Also bring the embeddings near those of the first teacher: by their `cosine`, or by the mean squared error
-    (`mse`). A linear layer, discarded after training, translates between different widths. Tasks that the
-    two models read differently are left out."""
+    (`mse`). A linear layer, discarded after training, translates between different widths. Tasks whose pairs one of the
+    two models reads jointly are left out."""
     embedding_weight: AtLeastZero = 1.0
     """Weight of the embeddings' loss."""
 

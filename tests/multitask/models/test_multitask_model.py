@@ -31,7 +31,6 @@ def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=COURSE_TA
         HeadsConfig("shared", residual=True, head_hidden_size=20),
         HeadsConfig("shared_first_layer", "features"),
         HeadsConfig("separate", "embeddings", similarity_pairs="joint"),
-        HeadsConfig("separate", "features", similarity_pairs="embeddings", late_fusion=True),
     ],
     ids=str,
 )

@@ -13,8 +13,6 @@ from multitask.models.prediction_heads import (
     Mlp,
     SentenceHead,
     build_heads,
-    fused,
-    outputs_of,
 )
 from tests.conftest import COURSE_TASKS
 
@@ -64,28 +62,6 @@ def test_what_paraphrase_and_similarity_share(settings, expected):
 def test_shared_layers_need_pairs_of_embeddings(sharing, given):
     with pytest.raises(InputError, match=f"sharing={sharing} needs pairs=embeddings; with pairs={min(given.values())}"):
         build(sharing, **given)
-
-
-@pytest.mark.parametrize("given", [{"pairs": "joint"}, {"similarity_pairs": "joint"}], ids=str)
-def test_late_fusion_adds_the_joint_input_itself(given):
-    with pytest.raises(InputError, match="late_fusion adds a joint input"):
-        build(late_fusion=True, **given)
-
-
-def test_late_fusion_is_the_mean_of_the_two_heads():
-    heads, fusion = build(pairs="features", similarity_pairs="embeddings"), {"late_fusion": True}
-    both = build(pairs="features", similarity_pairs="embeddings", **fusion)
-    x, y, joint = draw(3 * ROWS, WIDTH).chunk(3)
-    for name, kind in (("paraphrase", FeatureHead), ("similarity", CosineHead)):
-        assert isinstance(both[name]["apart"], kind)
-        both[name]["apart"].load_state_dict(heads[name].state_dict())
-        logits = both[name]["joint"].mlp(joint)[:, 0]
-        expected = heads[name](x, y), logits.sigmoid() if name == "similarity" else logits
-        found = outputs_of(both[name], (x, y, joint))
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(fused(found), (expected[0] + expected[1]) / 2)
-    (outputs,) = outputs_of(both["sentiment"], (x,))
-    assert fused((outputs,)) is outputs
 
 
 def test_mlp_is_dropout_linear_relu_dropout_linear():

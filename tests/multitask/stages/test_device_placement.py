@@ -168,7 +168,7 @@ def test_fusion(run, steps):
 def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):
     encoder = BertModel.from_pretrained(str(tiny_encoder)).to(META)
     examples = load_rows(task_named(sample_data, "similarity"), "dev")
-    source = AlignUniformSource(LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None), 0.5)
+    source = AlignUniformSource(LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, False), 0.5)
     read = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: read.append(tensor) or tensor)
     batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.config, 1.0)

@@ -268,7 +268,7 @@ def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, da
     rows = load_rows(load_tasks(data)["similarity"], "dev")
     encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
     encoder.set_dropout(0.0)
-    dev = LabelledData.tokenised(rows, tokenizer, None)
+    dev = LabelledData.tokenised(rows, tokenizer, None, joint=False)
     found = HeldOut(dev, config.objective.build(), 8)
     assert len({tokens.tobytes() for tokens in found.tokens}) == 8
     state = torch.get_rng_state()
@@ -287,7 +287,7 @@ def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, da
 
 def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(tiny_encoder, data):
     rows = load_rows(load_tasks(data)["similarity"], "dev")
-    dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None)
+    dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None, joint=False)
     for objective, count, said in (("infonce", 10_000, "different sentences"), ("cosine", 8, "learns from labels")):
         with pytest.raises(InputError, match=said):
             HeldOut(dev, build_objective(objective), count)
@@ -394,7 +394,7 @@ def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(
     columns = tuple([texts[pair[side]] for pair in pairs] for side in (0, 1))
     examples = Examples(columns, np.float32(scores), (), None, "dev.csv")
     encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    dev = LabelledData.tokenised(examples, tokenizer, None)
+    dev = LabelledData.tokenised(examples, tokenizer, None, joint=False)
     with torch.no_grad():
         found = metrics_of_embeddings(encoder, "mean", dev, RUNTIME, has_positives)
     assert found.keys() == {"pearson", "spearman", *measured}

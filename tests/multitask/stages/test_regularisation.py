@@ -68,10 +68,10 @@ def test_every_scheduler_takes_the_regularised_losses(name, problem):
     assert not found.outputs  # nothing keeps the graph
 
 
-@pytest.mark.parametrize(
-    "heads", [HeadsConfig(), HeadsConfig("separate", "joint"), HeadsConfig(late_fusion=True)], ids=str
-)
-def test_pairs_are_regularised_however_they_are_read(heads, run_stage):
+@pytest.mark.parametrize("pairs", ["embeddings", "joint"])
+def test_pairs_are_regularised_however_they_are_read(pairs, run_stage):
+    sharing = "shared_first_layer" if pairs == "embeddings" else "separate"
+    heads = HeadsConfig(sharing, pairs=pairs)
     artefact = run_stage(
         finetune, replace(CONFIG, tasks=("paraphrase", "similarity"), epochs=1, heads=heads, regularisation=BOTH)
     )

@@ -29,7 +29,7 @@ def encoder(tiny_encoder: Path) -> BertModel:
 @pytest.fixture(scope="module")
 def pairs(small_data: Path, tiny_encoder: Path) -> LabelledData:
     examples = load_rows(load_tasks(small_data)["similarity"], "train")
-    return LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None)
+    return LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, joint=False)
 
 
 def loss(encoder: BertModel, source: AlignUniformSource, rows: Sequence[int]) -> torch.Tensor:

@@ -131,13 +131,13 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
 
 
 def test_the_best_recipe_has_the_defaults_of_finetune_where_its_file_says_nothing() -> None:
-    assert BEST.heads == replace(FinetuneConfig().heads, late_fusion=True)
+    assert BEST.heads == FinetuneConfig().heads
     assert BEST.optimizer == FinetuneConfig().optimizer
 
 
-@pytest.mark.parametrize(("key", "layers", "reading"), [("best", 6, "both"), ("best-base", 12, "joint")])
+@pytest.mark.parametrize(("key", "layers", "reads_jointly"), [("best", 6, False), ("best-base", 12, True)])
 def test_the_best_recipes_train_encoders_of_their_depth(
-    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reading: str
+    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reads_jointly: bool
 ) -> None:
     encoder = random_encoder(sample_vocabulary(sample_data), layers, tmp_path / "encoder")
     config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
@@ -148,7 +148,7 @@ def test_the_best_recipes_train_encoders_of_their_depth(
     assert all(0 < line["training"][task] < 10 for task in trained)
     model = MultitaskModel.load(run.folder)
     assert len(model.encoder.layers) == layers
-    assert [model.reads(task) for task in ("paraphrase", "similarity")] == [reading] * 2
+    assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -17,17 +17,17 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, interpret
 from multitask.tasks.declarations import task_of
 from multitask.tasks.labelled import Labelled
-from tests.multitask.inference.serve.conftest import FUSION, MIXED, TASKS, build
+from tests.multitask.inference.serve.conftest import TASKS, build
 
 TEXT = "Two dogs run, and the good band plays unheardof music."
 UNBOUNDED = {"kind": "regression", "text": ["s"], "label": "l", "learned_range": [1, 5]}
 PAIR = ["Two dogs run.", "The band plays for dogs."]
 
 
-@pytest.fixture(scope="module", params=[MIXED, FUSION], ids=["mixed", "fusion"])
-def model(request, tiny_encoder) -> MultitaskModel:
-    """A task of every kind; of pairs, one is read jointly and one separately, or both in both ways."""
-    return build(tiny_encoder, length=None, heads=request.param)
+@pytest.fixture(scope="module")
+def model(tiny_encoder) -> MultitaskModel:
+    """A task of every kind; one reads its pairs jointly, one separately."""
+    return build(tiny_encoder, length=None)
 
 
 def attribute(model, texts, steps=500):

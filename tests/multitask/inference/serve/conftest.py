@@ -40,16 +40,11 @@ class Gated(MultitaskModel):
         return super().embed(batch)
 
 
-MIXED = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
-FUSION = HeadsConfig("separate", "features", similarity_pairs="embeddings", late_fusion=True)
-
-
-def build(
-    encoder: Path, kind: type[MultitaskModel] = MultitaskModel, length: int | None = 24, heads: HeadsConfig = MIXED
-) -> MultitaskModel:
-    """With MIXED, `same` reads its pairs jointly and `similarity` separately. With FUSION, both do both."""
-    torch.manual_seed(5)
+def build(encoder: Path, kind: type[MultitaskModel] = MultitaskModel, length: int | None = 24) -> MultitaskModel:
+    """The paired tasks read their sentences in both ways: `same` jointly, `similarity` separately."""
+    torch.manual_seed(3)
     tasks = {name: task_of(name, declaration) for name, declaration in TASKS.items()}
+    heads = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
     model = kind(BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, "mean", heads, length)
     for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
         torch.nn.init.normal_(parameter, std=0.2)

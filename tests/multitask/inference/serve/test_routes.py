@@ -4,7 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from tests.multitask.inference.serve.conftest import FUSION, build
 
 TEXTS = ["A gem.", "", "The band seemed to have a good time. " * 4, "ünïcödé \u4e2d\u6587 🙂", "time " * 200]
 PAIRS = list(zip(TEXTS, reversed(TEXTS), strict=True))
@@ -24,13 +22,8 @@ LIMITS = Limits(texts=40, characters=2000, body=20_000, queue=200)
 
 
 @pytest.fixture(scope="module")
-def fusing(tiny_encoder: Path) -> MultitaskModel:
-    return build(tiny_encoder, heads=FUSION)
-
-
-@pytest.fixture(scope="module")
-def client(model: MultitaskModel, fusing: MultitaskModel) -> Iterator[TestClient]:
-    with TestClient(create_app({"tiny": model, "again": fusing}, LIMITS)) as client:
+def client(model: MultitaskModel) -> Iterator[TestClient]:
+    with TestClient(create_app({"tiny": model, "again": model}, LIMITS)) as client:
         yield client
 
 
@@ -40,15 +33,12 @@ def encoder(model: MultitaskModel) -> SentenceEncoder:
 
 
 @pytest.mark.parametrize("rows", [TEXTS, PAIRS, TEXTS[:1]], ids=["texts", "pairs", "one"])
-@pytest.mark.parametrize("served", ["tiny", "again"])
-def test_predictions_equal_those_in_python(client, model, fusing, served, rows):
-    named = {} if served == "tiny" else {"model": served}  # without a name, the first model answers
-    answer = client.post("/v1/predict", json={"texts": rows, **named}).json()
-    expected = {"tiny": model, "again": fusing}[served].predict_all(rows)
-    assert answer["model"] == served
+def test_predictions_equal_those_in_python(client, model, rows):
+    answer = client.post("/v1/predict", json={"texts": rows}).json()
+    expected = model.predict_all(rows)
+    assert answer["model"] == "tiny"
     assert answer["predictions"].keys() == expected.keys()
-    question = {"texts": rows, "model": served, "tasks": list(expected)[:0:-1]}
-    some = client.post("/v1/predict", json=question).json()["predictions"]
+    some = client.post("/v1/predict", json={"texts": rows, "tasks": list(expected)[:0:-1]}).json()["predictions"]
     assert list(some) == list(expected)[:0:-1]
     if len(rows) > 1:  # otherwise the comparison below could not fail
         assert all(len(set(map(str, predictions))) > 2 for predictions in expected.values())
