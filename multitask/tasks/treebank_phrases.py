@@ -5,7 +5,7 @@ The treebank labels every phrase of a sentence's tree (Socher et al., EMNLP 2013
 
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,8 @@ Phrase = tuple[str, int]
 def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     """Copy the files of the course's main tasks to a new folder, with phrases as further training rows of sentiment.
 
-    Phrases come from trees whose sentence is a training row, and each is written once. No training row of the new
-    folder is a sentence or pair of a dev or test set in other spacing, case or punctuation.
+    Phrases come from trees whose sentence is a training row, and each is written once, in whatever case. No training
+    row of the new folder is a sentence or pair of a dev or test set in other spacing, case or punctuation.
 
     Args:
         data: folder with the course's files.
@@ -55,8 +55,7 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
         held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
     training = {name: _new_rows(load_rows(task, "train"), held_out) for name, task in tasks.items()}
     sentiment = training["sentiment"]
-    sentences = set(hash_sentences(sentiment.sentences[0]).tolist())
-    phrases = _phrases(read_trees(trees), sentences, sentences.union(held_out.sentences.tolist()))
+    phrases = _phrases(read_trees(trees), sentiment.sentences[0], held_out)
     if not phrases:
         raise InputError(f"{trees}: no tree of a sentence in {sentiment.source}; expected the treebank's train.txt")
     written = {name: [*course_rows(tasks[name], rows)] for name, rows in training.items()}
@@ -90,15 +89,16 @@ def _new_rows(examples: Examples, held_out: TrainedOn) -> Examples:
     return examples.take(np.flatnonzero(~seen))
 
 
-def _phrases(trees: Iterable[Sequence[Phrase]], sentences: Collection[int], known: set[int]) -> list[Phrase]:
-    """The phrases of trees of these sentences, without those whose hash is `known`; to which theirs are added."""
-    found: list[Phrase] = []
+def _phrases(trees: Iterable[Sequence[Phrase]], sentences: Sequence[str], held_out: TrainedOn) -> list[Phrase]:
+    """The phrases of these sentences' trees, each once in whatever case, without those that a dev or test set has."""
+    chosen, known, found = set(hash_sentences(sentences).tolist()), {text.lower() for text in sentences}, list[Phrase]()
     for tree in trees:
-        *hashes, whole = hash_sentences([words for words, _ in tree]).tolist()
-        if whole in sentences:
-            new = {number: phrase for number, phrase in zip(hashes, tree, strict=False) if number not in known}
-            known |= new.keys()
-            found += new.values()
+        *texts, whole = [words for words, _ in tree]
+        if int(hash_sentences([whole])[0]) in chosen:
+            for (words, label), scored in zip(tree, held_out.sentences_seen(texts), strict=False):
+                if not scored and words.lower() not in known:
+                    known.add(words.lower())
+                    found.append((words, label))
     return found
 
 

@@ -55,13 +55,15 @@ def data(tmp_path: Path) -> Path:
 
 def test_phrases_of_training_sentences_are_added_except_sentences_that_are_scored(data, tmp_path, capsys):
     trees = tmp_path / "train.txt"
-    trees.write_text(f"{TREE}\n(1 (2 Other) (1 words))\n(2 (3 a) (2 gem))\n")
+    punctuated = "(1 (1 (2 No) (0 (2 tree) (2 !))) (2 .))"
+    trees.write_text(f"{TREE}\n(1 (2 Other) (1 words))\n(2 (3 a) (2 gem))\n{punctuated}\n")
     assert main(["data", "phrases", str(data), str(trees), str(tmp_path / "new")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}/new: 5 phrases added to 2 sentences\n"
+    assert capsys.readouterr().out == f"{tmp_path}/new: 10 phrases added to 2 sentences\n"
     with (tmp_path / "new" / "ids-sst-train.csv").open(encoding="utf-8", newline="") as file:
         found = [(row["sentence"], row["sentiment"]) for row in csv.DictReader(file, delimiter="\t")]
     phrases = [("A", "2"), ("gem", "3"), ("A gem", "3"), (",", "2"), (".", "2")]  # not "truly .", which the dev set has
-    assert found == [("A gem , truly .", "4"), ("No tree", "1")] * 3 + phrases
+    variants = [("No", "2"), ("tree", "2"), ("!", "2"), ("tree !", "0"), ("No tree !", "1")]
+    assert found == [("A gem , truly .", "4"), ("No tree", "1")] * 3 + phrases + variants
     for name in ("quora-dev.csv", "sts-test-student.csv", "ids-sst-dev.csv"):
         assert (tmp_path / "new" / name).read_bytes() == (data / name).read_bytes()
 
