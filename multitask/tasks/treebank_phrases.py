@@ -93,10 +93,11 @@ def _phrases(trees: Iterable[Sequence[Phrase]], sentences: Sequence[str], held_o
     """The phrases of these sentences' trees, each once in whatever case, without those that a dev or test set has."""
     chosen, known, found = set(hash_sentences(sentences).tolist()), {text.lower() for text in sentences}, list[Phrase]()
     for tree in trees:
-        *texts, whole = [words for words, _ in tree]
+        *phrases, (whole, _) = tree
         if int(hash_sentences([whole])[0]) in chosen:
-            for (words, label), scored in zip(tree, held_out.sentences_seen(texts), strict=False):
-                if not scored and words.lower() not in known:
+            evaluated = held_out.sentences_seen([words for words, _ in phrases])
+            for (words, label), seen in zip(phrases, evaluated, strict=True):
+                if not seen and words.lower() not in known:
                     known.add(words.lower())
                     found.append((words, label))
     return found

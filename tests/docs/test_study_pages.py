@@ -1,5 +1,6 @@
 """Numbers and verdicts on the studies' pages are those of the published results, which tell what the runs told."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
 from studies.results import Results
+from tests.conftest import ROOT
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import write_store
 
@@ -89,6 +91,15 @@ def test_tables_that_are_not_named_stay_as_they_are_published(
     assert {of.table.key for of in read_published(tmp_path, "new").tables if of.runs} == {"objectives", "gradient"}
     with pytest.raises(InputError, match="no table u"):
         publish(report[1], file, ["u"])
+
+
+def test_trials_of_the_best_recipe_have_every_column() -> None:
+    with (ROOT / "docs" / "best" / "trials.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert rows
+    assert {len(row) for row in rows} == {len(header)}
+    low, value, high = (header.index(name) for name in ("low", "difference", "high"))
+    assert all(float(row[low]) < float(row[value]) < float(row[high]) for row in rows if row[low])
 
 
 def test_published_predictions_give_the_scores_again(tmp_path: Path) -> None:
