@@ -103,16 +103,20 @@ def test_trials_of_the_best_recipe_have_every_column() -> None:
 
 
 def test_published_predictions_give_the_scores_again(tmp_path: Path) -> None:
-    results = PresetResults.read(write_store(tmp_path / "runs", ["2", "6"]), "sample")
-    publish_predictions(results, tmp_path / "predictions.npz", ["2", "6"])
+    results = PresetResults.read(write_store(tmp_path / "runs", ["2", "stages"]), "sample")
+    publish_predictions(results, tmp_path / "predictions.npz", ["2", "stages"])
     arrays = np.load(tmp_path / "predictions.npz")
     expected = {
-        (k, row, str(run.seed)): run for k in "26" for row, of in results.finished_tables[k].runs.items() for run in of
+        (k, row, str(run.seed)): run
+        for k in ("2", "stages")
+        for row, of in results.finished_tables[k].runs.items()
+        for run in of
     }
     assert list(map(tuple, arrays["runs"])) == list(expected)
+    for task in ("sentiment", "paraphrase", "similarity"):  # embeddings answer no sentiment
+        assert arrays[f"{task}_answered"].tolist() == [task in run.answers for run in expected.values()]
     for number, run in enumerate(expected.values()):
         for task, answers in run.answers.items():
-            assert arrays[f"{task}_answered"][number]
             found, gold = arrays[task][number].astype(float), answers.labels.astype(float)
             score = stats.pearsonr(found, gold)[0] if task == "similarity" else np.mean(found == gold)
             assert score == pytest.approx(answers.score, abs=1e-3 if task == "similarity" else 1e-9)
