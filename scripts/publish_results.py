@@ -4,27 +4,27 @@
 
 results/NAME.parquet and results/curves/NAME.parquet take these tables from REPORT/results.parquet and
 REPORT/curves.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
-writes the pages' figures and verdicts. With --runs, results/predictions/NAME.npz gets the dev predictions
-of the tables' rows, so that intervals over dev examples can be computed again: for each task an array [runs, examples],
-of classes or of float16, and the table, row and seed of each run.
+writes the pages' figures and verdicts. With --runs, results/runs/NAME.tar.xz takes the runs of these tables of a
+preset, with their dev predictions and without their models: after `tar -xf NAME.tar.xz -C RUNS`, `experiments run`
+computes only what is new, such as more seeds.
 """
 
 import argparse
+import shutil
+import tarfile
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow
-from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
-from minbert.files import atomic_file
-from multitask.evaluation.score_intervals import Answers
-from multitask.runs.artefact import without_folders
+from minbert.files import atomic_file, read_arrays, read_json, write_json
+from multitask.runs.artefact import DONE, KEEP, Artefact, without_folders
 from scripts.refresh_study_pages import PAGES
-from studies.report.preset_results import PresetResults
+from studies.engine.record import Record
 from studies.report.scores_as_data import save_curves
 from studies.results import Results
 
@@ -44,29 +44,38 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
     save_curves(pyarrow.concat_tables(found), curves)
 
 
-def publish_predictions(runs: PresetResults, file: Path, keys: Collection[str]) -> None:
-    """Write the dev predictions of tables whose rows are scored on the same dev sets. Rows may lack tasks."""
-    found = [
-        ((key, row, str(run.seed)), {task: _compact(of) for task, of in run.answers.items()})
-        for key in keys
-        for row, of_row in runs.finished_tables[key].runs.items()
-        for run in of_row
-    ]
-    names = dict.fromkeys(task for _, answers in found for task in answers)
-    missing = {task: np.zeros_like(next(of[task] for _, of in found if task in of)) for task in names}
-    with atomic_file(file) as path, path.open("wb") as out:
-        np.savez_compressed(
-            out,
-            allow_pickle=False,
-            runs=np.array([run for run, _ in found]),  # table, row, seed
-            **{f"{task}_answered": np.array([task in of for _, of in found]) for task in names},
-            **{task: np.stack([of.get(task, missing[task]) for _, of in found]) for task in names},
-        )
+def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:
+    """Pack the runs of a preset's tables into a tar file, without their models and without the folders of this machine.
+
+    Raises InputError if the preset was never run, or a run is damaged.
+    """
+    record = Record.read(folder, preset)
+    chosen = {table.key: table for table in record.tables if table.key in keys}
+    runs = tuple(run for run in record.runs if run.table in chosen)
+    record = replace(record, data=without_folders(record.data), tables=tuple(chosen.values()), runs=runs)
+    with TemporaryDirectory() as temporary, atomic_file(file) as path:
+        record.write(Path(temporary))
+        for name in sorted(record.artefacts()):
+            _copy_without_model(Artefact(folder / name), Path(temporary, name))
+        with tarfile.open(path, "w:xz") as archive:
+            archive.add(temporary, ".")
 
 
-def _compact(answers: Answers) -> NDArray[Any]:
-    """Classes as bytes, other predictions with three digits."""
-    return answers.predictions.astype(np.float16 if answers.classes is None else np.uint8)
+def _copy_without_model(run: Artefact, copy: Path) -> None:
+    """A complete run that keeps no model and has its predictions with the digits of float16."""
+    run.require_complete()
+    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", KEEP, DONE))
+    inputs = read_json(copy / "inputs.json", dict)
+    inputs["labels"] = {name: without_folders(label) for name, label in inputs.get("labels", {}).items()}
+    write_json(copy / "inputs.json", inputs)
+    if (copy / "best.json").is_file():
+        write_json(copy / "best.json", {})
+    if (copy / "predictions.npz").is_file():
+        arrays = read_arrays(copy / "predictions.npz")
+        for name in [name for name in arrays if name.endswith("_predictions")]:
+            arrays[name] = arrays[name].astype(np.float16).astype(arrays[name].dtype)
+        np.savez(copy / "predictions.npz", allow_pickle=False, **arrays)
+    Artefact(copy).finish(run.seconds)
 
 
 if __name__ == "__main__":
@@ -79,5 +88,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
     if options.runs is not None:
-        results = PresetResults.read(options.runs, options.preset)
-        publish_predictions(results, PAGES / "results" / "predictions" / f"{options.name}.npz", options.tables)
+        file = PAGES / "results" / "runs" / f"{options.name}.tar.xz"
+        publish_runs(options.runs, options.preset, file, options.tables)

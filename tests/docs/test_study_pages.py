@@ -2,6 +2,7 @@
 
 import csv
 import re
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from scipy import stats
 
 from minbert.errors import InputError
+from minbert.files import read_json, write_json
+from multitask.runs.artefact import KEEP, Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
-from scripts.publish_results import publish, publish_predictions
+from scripts.publish_results import publish, publish_runs
 from scripts.refresh_study_pages import FIGURES, PAGES, with_verdicts
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
@@ -102,21 +105,31 @@ def test_trials_of_the_best_recipe_have_every_column() -> None:
     assert all(float(row[low]) < float(row[value]) < float(row[high]) for row in rows if row[low])
 
 
-def test_published_predictions_give_the_scores_again(tmp_path: Path) -> None:
-    results = PresetResults.read(write_store(tmp_path / "runs", ["2", "stages"]), "sample")
-    publish_predictions(results, tmp_path / "predictions.npz", ["2", "stages"])
-    arrays = np.load(tmp_path / "predictions.npz")
-    expected = {
-        (k, row, str(run.seed)): run
-        for k in ("2", "stages")
-        for row, of in results.finished_tables[k].runs.items()
-        for run in of
-    }
-    assert list(map(tuple, arrays["runs"])) == list(expected)
-    for task in ("sentiment", "paraphrase", "similarity"):  # embeddings answer no sentiment
-        assert arrays[f"{task}_answered"].tolist() == [task in run.answers for run in expected.values()]
-    for number, run in enumerate(expected.values()):
-        for task, answers in run.answers.items():
-            found, gold = arrays[task][number].astype(float), answers.labels.astype(float)
-            score = stats.pearsonr(found, gold)[0] if task == "similarity" else np.mean(found == gold)
-            assert score == pytest.approx(answers.score, abs=1e-3 if task == "similarity" else 1e-9)
+def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path) -> None:
+    """Predictions have the digits of float16, all else is the same."""
+    runs = write_store(tmp_path / "runs", ["2", "objectives", "simulations"], as_published)
+    model = next(runs.glob("pretrain-2-*"))
+    (model / "checkpoints" / "best").mkdir(parents=True)
+    (model / "checkpoints" / "best" / "model.safetensors").write_bytes(b"weights")
+    write_json(model / "best.json", {"overall": "best"})
+    (model / KEEP).touch()
+    inputs = read_json(model / "inputs.json", dict)
+    write_json(model / "inputs.json", {**inputs, "labels": {"data": f"{tmp_path}/data", "start": "a-model"}})
+    Artefact(model).finish(7.5)
+    publish_runs(runs, "sample", tmp_path / "2.tar.xz", ["2", "simulations"])
+    with tarfile.open(tmp_path / "2.tar.xz") as archive:
+        archive.extractall(tmp_path / "new", filter="data")
+    copy = Artefact(tmp_path / "new" / model.name)
+    assert (copy.seconds, copy.kept_models()) == (7.5, {})
+    assert read_json(copy.folder / "inputs.json", dict)["labels"] == {"data": "data", "start": "a-model"}
+    assert not [*(tmp_path / "new").rglob("*.safetensors"), *(tmp_path / "new").rglob(KEEP)]
+    expected, found = (PresetResults.read(folder, "sample") for folder in (runs, tmp_path / "new"))
+    assert [table.key for table in found.record.tables] == ["2", "simulations"]
+    for row, of in expected.finished_tables["2"].runs.items():
+        for run, same in zip(of, found.finished_tables["2"].runs[row], strict=True):
+            assert (same.evaluation, same.history) == (run.evaluation, run.history)
+            for task, answers in run.answers.items():
+                np.testing.assert_array_equal(same.answers[task].labels, answers.labels)
+                np.testing.assert_allclose(
+                    same.answers[task].predictions, answers.predictions, rtol=2**-11, atol=2**-24
+                )
