@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import chain
+from itertools import chain, compress
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.packing import PackedBatch
-from multitask.data.contamination import TrainedOn
+from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows
 from multitask.evaluation.task_predictions import located, raw_outputs, tokenised
 from multitask.models.compute_in_batches import compute_in_batches
@@ -32,7 +32,9 @@ from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labelled import Labelled
+from multitask.tasks.read_examples import load_rows
 from multitask.tasks.sources import read_paired_sentences
+from multitask.tasks.task import Task
 from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
 
 logger = logging.getLogger("multitask")
@@ -145,7 +147,8 @@ class Distilling(Finetuning):
             examples = split.examples.take(self.rows[name])
             further = [columns for columns in unlabelled if len(columns) == len(examples.sentences)]
             if config.mine_pairs is not None and len(examples.sentences) == 2:
-                further.append(mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime))
+                pairs = mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime)
+                further.append(without_evaluated(pairs, self.model.tasks[name], self.dev[name].examples))
             self.training[name] = tokenised(self.model, name, extended(examples, further))
             self.rows[name] = np.arange(len(self.training[name]))
             sources[name] = SoftSource(self.model, name, self.training[name], self.config.matryoshka, config)
@@ -200,3 +203,12 @@ def mined_pairs(
     pairs = dict.fromkeys((min(row, other), max(row, other)) for row, near in enumerate(nearest) for other in near)
     found = [pair for pair in pairs if frozenset((texts[pair[0]], texts[pair[1]])) not in gold]
     return [texts[first] for first, _ in found], [texts[second] for _, second in found]
+
+
+def without_evaluated(pairs: tuple[list[str], list[str]], task: Task, dev: Examples) -> tuple[list[str], list[str]]:
+    """The pairs that neither the dev set nor the test set of their task has, in either order."""
+    has_test = task.test is not None and task.test.exists()
+    evaluated = [dev, load_rows(task, "test")] if has_test else [dev]
+    known = [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated]
+    new = ~reduce(or_, known).pairs_seen(*pairs)
+    return [*compress(pairs[0], new)], [*compress(pairs[1], new)]

@@ -69,9 +69,11 @@ def of_finetune(config: Any, data: Path) -> dict[str, Any]:
 
 
 def of_distil(config: Any, data: Path) -> dict[str, Any]:
-    """What fine-tuning reads, and the sentences and pairs without labels."""
+    """What fine-tuning reads, and the sentences and pairs without labels. Mined pairs leave out those of test sets."""
     found, further = of_finetune(config, data), sources(config.teaching.unlabelled, data)
-    return {**found, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
+    mined = () if config.teaching.mine_pairs is None else chosen_tasks(data, tuple(found["training"])).values()
+    tests = {"test": rows_of(mined, "test")} if mined else {}
+    return {**found, **tests, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
 
 
 def of_fuse(config: Any, data: Path) -> dict[str, Any]:

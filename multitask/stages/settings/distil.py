@@ -23,7 +23,7 @@ class TeachingConfig:
     """Use only this many rows of each unlabelled source."""
     mine_pairs: Count | None = None
     """Also let the teachers label pairs of training sentences: each sentence of a task of pairs with this many of its
-    nearest neighbours under the start weights, without pairs that have a gold label."""
+    nearest neighbours under the start weights, without pairs that have a gold label or that a dev or test set has."""
     gold_share: Share = 0.5
     """Share of the loss on gold labels; the rest is the loss against the teachers' predictions. 0: no gold labels."""
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 2.0

@@ -2,7 +2,7 @@
 
 import shutil
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +105,22 @@ def test_mined_pairs_are_nearest_neighbours_without_gold_pairs(tuned, data):
     found = [frozenset(pair) for pair in zip(*mined_pairs(model, examples, 2, CPU), strict=True)]
     assert len(found) == len(set(found)) > 30
     assert set(found) == expected
+
+
+def test_mined_pairs_are_no_pairs_of_the_dev_or_test_set(problem, tuned, tiny_encoder, data, tmp_path):
+    config = replace(CONFIG, tasks=("similarity",), teaching=TeachingConfig(mine_pairs=1))
+
+    def mined(folder: Path) -> list[tuple[str, str]]:
+        found = problem(distil, config, start=[tiny_encoder, tuned.folder], data=folder)
+        examples = found.training["similarity"].examples
+        return list(compress(zip(*examples.sentences, strict=True), np.isnan(examples.gold)))
+
+    before = mined(data)
+    folder = Path(shutil.copytree(data, tmp_path / "data"))
+    for (first, second), name, label in zip(before, ("dev", "test-student"), ("\t1.0", ""), strict=False):
+        with (folder / f"sts-{name}.csv").open("a", encoding="utf-8") as file:
+            file.write(f"9\tnew\t{second.upper()}\t{first}{label}\n")
+    assert mined(folder) == before[2:]
 
 
 # The loss.
