@@ -8,7 +8,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
@@ -22,9 +22,8 @@ from minbert.files import atomic_file
 from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 
-VERSION = 5
+VERSION = 6
 """Of the file."""
-READABLE = (3, 4, VERSION)
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 RANDOM_WEIGHTS = "random weights"
@@ -54,9 +53,7 @@ LINE: Final[dict[str, pyarrow.DataType]] = {
     "seen": pyarrow.bool_(),  # whether the row's models were trained on some of the scored examples
 }
 """The columns of the file, with their types. A line is the score of one seed, with what is known of its row's mean."""
-NEW = ("difference_low", "difference_high", "seen")
-"""The columns that files of version 3 lack."""
-OF_CELL = ["low", "high", "difference", "p", "published", *NEW]
+OF_CELL = ["low", "high", "difference", "p", "published", "difference_low", "difference_high", "seen"]
 """The columns that all seeds of a row share."""
 
 
@@ -75,8 +72,6 @@ class Column:
     significant: int = 0
     """Of those that agree, so many differ significantly; of the others, `contrary`."""
     contrary: int = 0
-    alike: bool = True
-    """Of files of earlier versions: whether intervals pool the variance over seeds of all rows."""
     significant_from: tuple[float, float] | None = None
     """How large a difference to the reference row must be to be significant, of the row that varies least and of the
     one that varies most; None if no row is tested, or if there is a single seed."""
@@ -96,10 +91,8 @@ class Description:
     reference: str | None
     """Key of the row that the others are compared with."""
     columns: tuple[Column, ...]
-    spent: Mapping[str, Any] = field(default_factory=dict)
-    """Of files of earlier versions: what the stages took."""
-    start: str | None = None
-    """The preset's start weights; None in files of earlier versions, where they are the start of every row."""
+    start: str
+    """The preset's start weights."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +133,6 @@ class TableScores:
         return self.cells.xs(place, level="place")
 
     @property
-    def start(self) -> str:
-        """The preset's start weights."""
-        return self.description.start or str(self.lines.start.iloc[0])
-
-    @property
     def pictured(self) -> list[int]:
         """Places of the columns that are pictured."""
         return [place for place, column in enumerate(self.description.columns) if column.pictured]
@@ -171,12 +159,14 @@ class Results:
         except (pyarrow.ArrowException, OSError) as error:
             raise _foreign(path, f"not a Parquet file ({str(error).splitlines()[0]:.80})") from None
         about = (found.schema.metadata or {}).get(METADATA)
-        known = all(LINE.get(one.name) == one.type for one in found.schema)
-        if about is None or not known or not set(LINE) - set(NEW) <= set(found.column_names):
+        if about is None:
             raise _foreign(path, "another Parquet file")
-        described: _Descriptions = read_as(_Descriptions, about.decode(errors="replace"), path)
-        if described.version not in READABLE:
+        text = about.decode(errors="replace")
+        if read_as(dict[str, Any], text, path).get("version") != VERSION:
             raise _foreign(path, "written by another version")
+        if {one.name: one.type for one in found.schema} != LINE:
+            raise _foreign(path, "with other columns")
+        described: _Descriptions = read_as(_Descriptions, text, path)
         lines = frame_of(found)
         return cls(tuple(TableScores(one, lines[lines.table == one.table]) for one in described.tables))
 
@@ -204,9 +194,6 @@ def frame_of(lines: pyarrow.Table | tuple[Mapping[str, Any], ...] | list[dict[st
     """Lines as a frame with all columns of `LINE`; those that lines lack are empty."""
     if not isinstance(lines, pyarrow.Table):
         lines = pyarrow.Table.from_pylist(list(lines), pyarrow.schema(list(LINE.items())))
-    for name, kind in LINE.items():
-        if name not in lines.column_names:
-            lines = lines.append_column(name, pyarrow.nulls(len(lines), kind))
     # A missing seed must not turn the others into fractions.
     kinds = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
     return lines.select(list(LINE)).to_pandas(types_mapper=kinds.get)

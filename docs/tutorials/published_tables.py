@@ -33,12 +33,9 @@ for file in sorted(DATA.glob("*.parquet")):
 FILE, TABLE = "multitask-report", "best-parts"
 
 # %%
-from studies.report.from_data import read_published
-from studies.report.scores_as_data import scores_as_data
 from studies.report.text import difference_table, score_table
 
-results = read_published(DATA, FILE)
-table = scores_as_data(results).table(TABLE)
+table = Results.load(DATA / f"{FILE}.parquet").table(TABLE)
 print(table.description.title, table.description.note, sep="\n", end="\n\n")
 print(score_table(table, table.pictured).strip())
 
@@ -72,7 +69,9 @@ figure.tight_layout();
 # `contrast` takes weights of rows by their keys, here the first row and the last.
 
 # %%
-found = results.finished_tables[TABLE]
+from studies.report.from_data import read_published
+
+found = read_published(DATA, FILE).finished_tables[TABLE]
 first, *_, last = table.rows.index
 contrast = found.contrast({last: 1, first: -1}, found.table.score_columns[0])
 low, high = contrast.interval()

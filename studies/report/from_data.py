@@ -44,7 +44,9 @@ def read_published(folder: Path, name: str) -> PresetResults:
     trainings = _trainings(folder / "curves" / f"{name}.parquet")
     found = tuple(_results(table, trainings) for table in tables)
     first = tables[0]
-    record = Record(str(first.lines.preset.iloc[0]), first.start, name, (), tuple(of.table for of in found), ())
+    record = Record(
+        str(first.lines.preset.iloc[0]), first.description.start, name, (), tuple(of.table for of in found), ()
+    )
     return PresetResults(record, found, folder)
 
 

@@ -41,8 +41,8 @@ def scores_as_data(results: PresetResults) -> Results:
             of_row |= {"point": json.dumps(dict(row.point), ensure_ascii=False)}
             of_cell = {**of_row, "task": column.task, "metric": column.metric}
             lines += [{**of_cell, **line} for line in _cell(found, row, column)]
-        about = (key, table.name, table.numbered_title, table.note, table.reference, columns)
-        tables.append(TableScores(Description(*about, start=record.start), frame_of(lines)))
+        about = (key, table.name, table.numbered_title, table.note, table.reference, columns, record.start)
+        tables.append(TableScores(Description(*about), frame_of(lines)))
     return Results(tuple(tables))
 
 

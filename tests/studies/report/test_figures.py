@@ -62,7 +62,7 @@ def table(points: Mapping[str, Mapping[str, Any]], means: Mapping[str, float], c
                 for seed, d in enumerate((-0.01, 0.01))
             ]
     found += [{**usual, "row": "paper", "label": "paper", "point": "{}", "task": "c0", "published": 0.2}]
-    return TableScores(Description("t", "t", "Title", "", next(iter(means)), tuple(about)), frame_of(found))
+    return TableScores(Description("t", "t", "Title", "", next(iter(means)), tuple(about), "w"), frame_of(found))
 
 
 def test_marks_stand_where_the_numbers_are(drawn: list[Figure]) -> None:
