@@ -5,11 +5,13 @@
 results/NAME.parquet and results/curves/NAME.parquet take these tables from REPORT/results.parquet and
 REPORT/curves.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
 writes the pages' figures and verdicts. With --runs, results/runs/NAME.tar.xz takes the runs of these tables of a
-preset, with their dev predictions and without their models: after `tar -xf NAME.tar.xz -C RUNS`, `experiments run`
-computes only what is new, such as more seeds.
+preset, with their dev predictions and without their models: after `tar -xf NAME.tar.xz -C RUNS` into a new folder,
+`experiments run` computes only further seeds of these tables. Other tables whose rows start from these runs need their
+models, and so new runs.
 """
 
 import argparse
+import re
 import shutil
 import tarfile
 from collections.abc import Collection
@@ -21,7 +23,7 @@ import numpy as np
 import pyarrow
 from pyarrow import compute, parquet
 
-from minbert.files import atomic_file, read_arrays, read_json, write_json
+from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
 from multitask.runs.artefact import DONE, KEEP, Artefact, without_folders
 from scripts.refresh_study_pages import PAGES
 from studies.engine.record import Record
@@ -47,27 +49,46 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
 def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:
     """Pack the runs of a preset's tables into a tar file, without their models and without the folders of this machine.
 
-    Raises InputError if the preset was never run, or a run is damaged.
+    Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, or a
+    run is damaged.
     """
-    record = Record.read(folder, preset)
-    chosen = {table.key: table for table in record.tables if table.key in keys}
-    runs = tuple(run for run in record.runs if run.table in chosen)
-    record = replace(record, data=without_folders(record.data), tables=tuple(chosen.values()), runs=runs)
+    record = _of_tables(Record.read(folder, preset), keys)
     with TemporaryDirectory() as temporary, atomic_file(file) as path:
-        record.write(Path(temporary))
-        for name in sorted(record.artefacts()):
-            _copy_without_model(Artefact(folder / name), Path(temporary, name))
+        packed = Path(temporary)
+        if file.is_file():
+            with tarfile.open(file) as archive:
+                archive.extractall(packed, filter="data")
+            earlier = Record.read(packed, preset)
+            others = _of_tables(earlier, {table.key for table in earlier.tables} - set(keys))
+            record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
+        for name in record.artefacts(*keys):
+            shutil.rmtree(packed / name, ignore_errors=True)
+            _copy_without_model(Artefact(folder / name), packed / name)
+        for path_of_run in packed.glob("*/"):
+            if path_of_run.name not in record.artefacts():
+                shutil.rmtree(path_of_run)
+        record.write(packed)
         with tarfile.open(path, "w:xz") as archive:
-            archive.add(temporary, ".")
+            archive.add(packed, ".")
+
+
+def _of_tables(record: Record, keys: Collection[str]) -> Record:
+    """What a record says of some tables."""
+    runs = tuple(
+        replace(run, error=run.error and without_folders(run.error)) for run in record.runs if run.table in keys
+    )
+    tables = tuple(table for table in record.tables if table.key in keys)
+    start, data = without_folders(record.start), without_folders(record.data)
+    return replace(record, start=start, data=data, tables=tables, runs=runs)
 
 
 def _copy_without_model(run: Artefact, copy: Path) -> None:
     """A complete run that keeps no model and has its predictions with the digits of float16."""
     run.require_complete()
     shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", KEEP, DONE))
-    inputs = read_json(copy / "inputs.json", dict)
-    inputs["labels"] = {name: without_folders(label) for name, label in inputs.get("labels", {}).items()}
-    write_json(copy / "inputs.json", inputs)
+    for path in copy.glob("*.json"):  # labels name the data's folder, ensembles those of their members
+        text = read_text(path).replace(f"{run.folder.parent}/", "")
+        write_text(path, re.sub(r'"/[^"]*/([^"/]*)"', r'"\1"', text))
     if (copy / "best.json").is_file():
         write_json(copy / "best.json", {})
     if (copy / "predictions.npz").is_file():

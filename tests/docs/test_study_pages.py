@@ -114,17 +114,21 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     write_json(model / "best.json", {"overall": "best"})
     (model / KEEP).touch()
     inputs = read_json(model / "inputs.json", dict)
-    write_json(model / "inputs.json", {**inputs, "labels": {"data": f"{tmp_path}/data", "start": "a-model"}})
+    labels = {"data": f"{tmp_path}/data", "start": "a-model", "teacher": f"{runs}/a-run/checkpoints/best"}
+    write_json(model / "inputs.json", {**inputs, "labels": labels})
     Artefact(model).finish(7.5)
-    publish_runs(runs, "sample", tmp_path / "2.tar.xz", ["2", "simulations"])
+    for keys in (["2", "objectives"], ["objectives"], ["simulations"], ["2"]):
+        publish_runs(runs, "sample", tmp_path / "2.tar.xz", keys)
     with tarfile.open(tmp_path / "2.tar.xz") as archive:
         archive.extractall(tmp_path / "new", filter="data")
     copy = Artefact(tmp_path / "new" / model.name)
     assert (copy.seconds, copy.kept_models()) == (7.5, {})
-    assert read_json(copy.folder / "inputs.json", dict)["labels"] == {"data": "data", "start": "a-model"}
+    labels = {"data": "data", "start": "a-model", "teacher": "a-run/checkpoints/best"}
+    assert read_json(copy.folder / "inputs.json", dict)["labels"] == labels
     assert not [*(tmp_path / "new").rglob("*.safetensors"), *(tmp_path / "new").rglob(KEEP)]
     expected, found = (PresetResults.read(folder, "sample") for folder in (runs, tmp_path / "new"))
-    assert [table.key for table in found.record.tables] == ["2", "simulations"]
+    assert [table.key for table in found.record.tables] == ["objectives", "simulations", "2"]
+    assert found.record.artefacts() == expected.record.artefacts()
     for row, of in expected.finished_tables["2"].runs.items():
         for run, same in zip(of, found.finished_tables["2"].runs[row], strict=True):
             assert (same.evaluation, same.history) == (run.evaluation, run.history)
