@@ -30,10 +30,11 @@ class Scalarization(Scheduler):
 
     accumulates = False
 
-    def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float) -> None:
+    def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float, device: torch.device) -> None:
         super().__init__(config)
-        self.scalarizer: Any = scalarizer
+        self.scalarizer: Any = scalarizer.to(device)
         self.scale = scale
+        self.device = device  # for saved state: torch reads it on the CPU and moves only parameters and buffers
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         losses = trainable.losses(update)
@@ -71,7 +72,10 @@ class DynamicWeightAverage(Scalarization):
         return {name: getattr(self.scalarizer, name) for name in ("_loss_sum", "_n_batches", "_previous_averages")}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        vars(self.scalarizer).update(state)
+        found, averages = state["_loss_sum"], state["_previous_averages"]
+        self.scalarizer._loss_sum = None if found is None else found.to(self.device)
+        self.scalarizer._n_batches = state["_n_batches"]
+        self.scalarizer._previous_averages = [average.to(self.device) for average in averages]
 
 
 class FastAdaptive(Scalarization):
@@ -81,7 +85,7 @@ class FastAdaptive(Scalarization):
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         if self.last:
-            before = generator_states(self.scalarizer._w.device)
+            before = generator_states(self.device)
             again = trainable.losses(self.last).detached()
             restore_generators(before)
             self.scalarizer.update(self.weighted(again))
@@ -98,7 +102,8 @@ class FastAdaptive(Scalarization):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.last = tuple(Batch(source, rows.numpy()) for source, rows in state["last"])
-        self.scalarizer._prev_losses = state["losses"]
+        losses = state["losses"]
+        self.scalarizer._prev_losses = None if losses is None else losses.to(self.device)
         if state["optimizer"] is not None:
             settings = {"lr": self.scalarizer.lr, "weight_decay": self.scalarizer.weight_decay}
             self.scalarizer._optimizer = torch.optim.Adam([self.scalarizer._w], **settings)
@@ -140,7 +145,7 @@ def _build(name: str, config: ScheduledTraining, device: torch.device) -> Scalar
 
     method, tasks = SCALARIZERS[name], len(config.tasks)
     scalarizer = getattr(scalarization, method.name)(**method.arguments(tasks, config))
-    return method.kind(config, scalarizer, method.scale(tasks)).to(device)
+    return method.kind(config, scalarizer, method.scale(tasks), device)
 
 
 SCHEDULERS.update({name: partial(_build, name) for name in SCALARIZERS})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multitask.schedulers import build_scheduler
+from multitask.schedulers import build_scheduler, scalarizations
 from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.scalarizations import SCALARIZERS
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -29,10 +29,10 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
 
 
-def build(name: str):
+def build(name: str, device: str = "cpu"):
     scheduling = SchedulerConfig(stch_mu=0.2)
     config = FinetuneConfig(TASKS, scheduler=name, task_weights=tuple(FACTORS), scheduling=scheduling)
-    return build_scheduler(config, torch.device("cpu")).double()
+    return build_scheduler(config, torch.device(device)).double()
 
 
 def losses_of(toy: Toy) -> np.ndarray:
@@ -113,3 +113,18 @@ def test_famo_learns_from_what_the_last_step_did_to_its_rows():
     logits = -0.025 * np.sign(gradient)
     expected = softmax(logits) / after
     np.testing.assert_allclose(weights(found), 3 * expected / expected.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dwa", "famo"])
+def test_a_state_read_on_the_cpu_continues_on_the_device(name, monkeypatch):
+    """`meta` stands for a GPU: a tensor that stays on the CPU raises. It has no random generators."""
+    monkeypatch.setattr(scalarizations, "generator_states", lambda device: {})
+    toy, scheduler = Toy(), build(name)
+    scheduler.steps = 2
+    for _ in range(5):  # two epochs, whose means DWA keeps, and a step of the third
+        scheduler.backward(toy, UPDATE)
+    resumed = build(name, "meta")
+    resumed.set_extra_state(scheduler.get_extra_state())
+    toy.module.to("meta")
+    toy.inputs, toy.targets = toy.inputs.to("meta"), toy.targets.to("meta")
+    assert resumed.backward(toy, UPDATE).watched[f"weight {TASKS[0]}"].is_meta
