@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ class Aggregation(Scheduler):
 
     `scale` is a factor of the aggregated gradient, `own_scale` of the gradients of parameters that belong to one task.
     """
+
+    homogeneous: ClassVar[bool] = True
+    """Whether the aggregate of gradients that are all x times as long is x times as long."""
 
     def __init__(self, config: ScheduledTraining, aggregator: "Aggregator", scale: float, own_scale: float) -> None:
         super().__init__(config)
@@ -93,7 +96,9 @@ class Aggregation(Scheduler):
         values, vectors = torch.linalg.eigh(inverse[:, None] * gramian * inverse)
         spanned = values > values.max() * ROUNDING
         spreads, basis = values[spanned].sqrt(), vectors[:, spanned]  # [dimensions], [tasks, dimensions]
-        combined = self.aggregator(norms[:, None] * basis * spreads)  # [dimensions]
+        # Of a joint norm from 1 to 2, because torchjd takes small gradients for zero. A power of two rounds nothing.
+        size = torch.exp2(norms.norm().log2().floor()) if self.homogeneous else 1.0
+        combined = size * self.aggregator(norms[:, None] / size * basis * spreads)  # [dimensions]
         weights = inverse * (basis @ (combined / spreads))  # [tasks]
         aggregate = torch.zeros_like(matrix[0])
         for weight, gradient in zip(weights.tolist(), matrix, strict=True):
@@ -111,6 +116,8 @@ class GradDrop(Aggregation):
 class NashMtl(Aggregation):
     """Nash-MTL. It starts each search at the last solution, which torchjd does not keep in the module's state."""
 
+    homogeneous = False
+
     def get_extra_state(self) -> Tensor:
         return torch.as_tensor(self._weighting.prvs_alpha)
 
@@ -125,6 +132,12 @@ class NashMtl(Aggregation):
     @property
     def _weighting(self) -> Any:
         return self.aggregator.weighting
+
+
+class FairGrad(Aggregation):
+    """FairGrad. How its aggregate grows with the gradients depends on its α."""
+
+    homogeneous = False
 
 
 @dataclass(frozen=True)
@@ -142,8 +155,10 @@ METHODS = {
     # Yu et al. 2020, arXiv 2001.06782, algorithm 1. https://github.com/WeiChengTseng/Pytorch-PCGrad averages as
     # `reduction = mean` does only for parameters that all tasks share; gradients of the others are added up there.
     "pcgrad": Method("PCGrad", sums=True),
-    # Wang et al. 2021, arXiv 2010.05874, algorithm 1.
-    "gradvac": Method("GradVac", sums=True, arguments=lambda tasks, config: {"beta": config.gradvac_beta}),
+    # Wang et al. 2021, arXiv 2010.05874, algorithm 1. torchjd adds `eps` to products of norms, which may be small.
+    "gradvac": Method(
+        "GradVac", sums=True, arguments=lambda tasks, config: {"beta": config.gradvac_beta, "eps": 1e-30}
+    ),
     # Chen et al. 2020, arXiv 2010.06808, algorithm 1.
     "graddrop": Method("GradDrop", sums=True, kind=GradDrop),
     # Liu et al. 2024, arXiv 2408.11104, equation 2.
@@ -165,7 +180,9 @@ METHODS = {
     # Navon et al. 2022, arXiv 2202.01017, algorithm 1.
     "nash_mtl": Method("NashMTL", sums=True, arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl),
     # Ban & Ji 2024, arXiv 2402.15638, equation 4.
-    "fairgrad": Method("FairGrad", sums=True, arguments=lambda tasks, config: {"alpha": config.fairgrad_alpha}),
+    "fairgrad": Method(
+        "FairGrad", sums=True, arguments=lambda tasks, config: {"alpha": config.fairgrad_alpha}, kind=FairGrad
+    ),
 }
 
 

@@ -64,7 +64,7 @@ def test_pcgrad_is_algorithm_1(reduction, share):
 
 EXPECTED = {
     "pcgrad": aggregation.PCGrad,
-    "gradvac": partial(aggregation.GradVac, beta=0.01),
+    "gradvac": partial(aggregation.GradVac, beta=0.01, eps=0.0),
     "graddrop": aggregation.GradDrop,
     "config": aggregation.ConFIG,
     "mgda": aggregation.MGDA,
@@ -141,6 +141,18 @@ def test_rounding_adds_no_dimension(method, gradients):
     torch.manual_seed(1)
     expected = EXPECTED[method]()(gradients.double())
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", sorted(EXPECTED.keys() - {"fairgrad", "nash_mtl"}))
+def test_the_update_is_as_small_as_the_gradients(method):
+    needs(method)
+    found = []
+    for size in (1, 1e-3, 1e-6):
+        scheduler = build(method)
+        torch.manual_seed(1)
+        found.append(scheduler._aggregate(size * GRADIENTS[:3]) / size)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("spread", [0, 1])
