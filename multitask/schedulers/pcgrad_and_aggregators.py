@@ -113,6 +113,17 @@ class GradDrop(Aggregation):
         return self.aggregator(matrix)
 
 
+class CAGrad(Aggregation):
+    """CAGrad. If some weighted mean of the gradients is zero, as where a task has none, it is their average.
+
+    So it is in https://github.com/Cranial-XIX/CAGrad. torchjd gives zero, which is too far from the average for c < 1.
+    """
+
+    def _combined(self, matrix: Tensor) -> Tensor:
+        combined = super()._combined(matrix)
+        return combined if combined.any() else matrix.mean(dim=0)
+
+
 class NashMtl(Aggregation):
     """Nash-MTL. It starts each search at the last solution, which torchjd does not keep in the module's state."""
 
@@ -176,7 +187,7 @@ METHODS = {
     # Lopez-Paz & Ranzato 2017, arXiv 1706.08840, equation 11.
     "dualproj": Method("DualProj", sums=False),
     # Liu et al. 2021, arXiv 2110.14048, algorithm 1.
-    "cagrad": Method("CAGrad", sums=False, arguments=lambda tasks, config: {"c": config.cagrad_c}),
+    "cagrad": Method("CAGrad", sums=False, arguments=lambda tasks, config: {"c": config.cagrad_c}, kind=CAGrad),
     # Navon et al. 2022, arXiv 2202.01017, algorithm 1.
     "nash_mtl": Method("NashMTL", sums=True, arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl),
     # Ban & Ji 2024, arXiv 2402.15638, equation 4.

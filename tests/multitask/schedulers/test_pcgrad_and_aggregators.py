@@ -155,6 +155,18 @@ def test_the_update_is_as_small_as_the_gradients(method):
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("gradients", DEPENDENT.values(), ids=DEPENDENT)
+@pytest.mark.parametrize("c", [0.0, 0.5])
+def test_cagrad_stays_near_the_average(c, gradients):
+    """The constraint of arXiv 2110.14048: at most c of the average's norm away from it."""
+    needs("cagrad")
+    tasks = tuple(map(str, range(len(gradients))))
+    config = FinetuneConfig(tasks, scheduler="cagrad", scheduling=SchedulerConfig(cagrad_c=c))
+    average = gradients.mean(dim=0)
+    distance = (build_scheduler(config, CPU)._aggregate(gradients.clone()) - average).norm()
+    assert distance <= (c + 1e-4) * average.norm()
+
+
 @pytest.mark.parametrize("spread", [0, 1])
 def test_scalar_products_of_millions_are_exact(spread):
     """In float32 they were wrong by 0.2% to 6% on some processors."""
