@@ -106,6 +106,11 @@ class Finetuning(SourceTraining):
                 found = f"is a {task.kind}" if task else f"is no task of this training ({', '.join(tasks)})"
                 raise InputError(f"ordinal: {name} {found}; expected classifications")
             tasks[name] = replace(task, ordinal=True)
+        if config.patience is not None and not any(task.selects for task in tasks.values()):
+            raise InputError(
+                f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "
+                "leave patience out"
+            )
         logger.info("reading %s", data)
         rows = {}
         for name in names:
