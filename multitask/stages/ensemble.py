@@ -112,6 +112,11 @@ def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
     if config.method in SOUPS:
         check_soup(members)
     tasks = _common_tasks(members, data)
+    if config.method == "greedy_soup" and not any(task.selects for task in tasks.values()):
+        raise InputError(
+            f"greedy_soup compares metrics where higher is better, and no task has one ({', '.join(tasks)}); take the "
+            "method soup, greedy or best_per_task"
+        )
     examples = _read(tasks)
     seen = reduce(or_, [TrainedOn.of_folder(member.folder, member.label) for member in members])
     seen.keep(run.folder)

@@ -330,6 +330,14 @@ def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, t
     assert said["selected_on_dev"]
 
 
+def test_no_greedy_soup_by_errors(write_run, small_data, tmp_path, monkeypatch):
+    by_error = replace(COURSE_TASKS["sentiment"], ordinal=True, metric="mae")
+    monkeypatch.setitem(COURSE_TASKS, "sentiment", by_error)
+    runs = [write_run(seed, tasks=("sentiment",)) for seed in (11, 12)]
+    with pytest.raises(InputError, match=r"no task has one \(sentiment\); take the method soup, greedy or"):
+        build(runs, small_data, tmp_path, "greedy_soup")
+
+
 def test_no_soup_of_unlike_models(write_run, write_model, small_data, tmp_path, other_encoder):
     first = write_run(1)
     others = {
