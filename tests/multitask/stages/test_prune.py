@@ -1,5 +1,6 @@
 """The prune stage: an artefact that every other stage starts from, rewinding, the choice against a slow one."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.models.model_folder import write_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
@@ -139,6 +141,20 @@ def test_sentiment_scores_need_a_head_for_it(run, tuned):
         run(config)
     by_task, by_geometry = (kept_units(run(c, start=tuned.folder)) for c in (config, HALF))
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
+
+
+def test_scores_by_a_task_pool_as_asked(run, tuned, tiny_encoder, tmp_path):
+    """The same as of a folder that records the pooling."""
+    recorded = shutil.copytree(tiny_encoder, tmp_path / "mean")
+    write_pooling(recorded, "mean", encoder(tiny_encoder).config.hidden_size)
+    asked, expected = (
+        np.load(run(replace(HALF, score="task", pooling=pooling), start=start).folder / "scores.npz")
+        for pooling, start in (("mean", tiny_encoder), ("auto", recorded))
+    )
+    for name in asked.files:
+        np.testing.assert_array_equal(asked[name], expected[name])
+    with pytest.raises(InputError, match=r"pooling is cls; expected auto or mean, with which .* was trained"):
+        run(replace(HALF, score="task", pooling="cls"), start=tuned.folder)
 
 
 def test_scores_by_a_task_weigh_its_rows(run, run_stage, tmp_path):
