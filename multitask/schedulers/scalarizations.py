@@ -40,12 +40,16 @@ class Scalarization(Scheduler):
         losses = trainable.losses(update)
         values = self.weighted(losses)
         detached = values.detach().requires_grad_()
-        (self.scale * self.scalarizer(detached)).backward()
+        self.combined(detached).backward()
         assert detached.grad is not None, "a scalarizer depends on the losses"
         values.backward(detached.grad)
         shares = len(values) * detached.grad  # 1 for a task that counts as with `average`
         seen = {f"weight {batch.source}": share for batch, share in zip(update, shares.unbind(), strict=True)}
         return replace(losses.detached(), watched={**losses.watched, **seen})
+
+    def combined(self, values: Tensor) -> Tensor:
+        """The number that is trained on, of the tasks' losses [tasks]."""
+        return self.scale * self.scalarizer(values)
 
     def weighted(self, losses: Losses) -> Tensor:
         """The losses times the tasks' factors, [tasks]."""
@@ -76,6 +80,14 @@ class DynamicWeightAverage(Scalarization):
         self.scalarizer._loss_sum = None if found is None else found.to(self.device)
         self.scalarizer._n_batches = state["_n_batches"]
         self.scalarizer._previous_averages = [average.to(self.device) for average in averages]
+
+
+class GeometricMean(Scalarization):
+    """The geometric mean."""
+
+    def combined(self, values: Tensor) -> Tensor:
+        # A loss may be 0, as CoSENT's of a batch without pairs to compare, where the mean's gradient is not finite.
+        return super().combined(values.clamp(min=1e-8))
 
 
 class FastAdaptive(Scalarization):
@@ -136,7 +148,7 @@ SCALARIZERS = {
         "STCH", scale=lambda tasks: tasks, arguments=lambda tasks, config: {"mu": config.scheduling.stch_mu}
     ),
     # Chennupati et al. 2019, arXiv 1904.08492, equation 2.
-    "geometric_mean": Method("GeometricMean"),
+    "geometric_mean": Method("GeometricMean", kind=GeometricMean),
 }
 
 

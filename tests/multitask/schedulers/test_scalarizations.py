@@ -1,6 +1,7 @@
 """The weights that scalarizers give the tasks equal their papers' formulas."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,22 @@ def test_dwa_prefers_tasks_whose_loss_falls_slowly():
     np.testing.assert_allclose(weights(resumed.backward(toy, UPDATE)), expected, rtol=1e-6)
     np.testing.assert_allclose(weights(scheduler.backward(toy, UPDATE)), expected, rtol=1e-6)
     assert expected.std() > 0.01
+
+
+def test_a_geometric_mean_may_have_a_loss_of_zero(monkeypatch):
+    """Its gradient is that of the mean of the logarithms, times a number."""
+    toy, scheduler = Toy(), build("geometric_mean")
+    found = toy.losses(UPDATE)
+    factors = dict(zip(TASKS, (0.0, 1.0, 1.0), strict=True))
+    with_zero = replace(found, terms={name: factors[name] * term for name, term in found.terms.items()})
+    monkeypatch.setattr(toy, "losses", lambda update: with_zero)
+    assert weights(scheduler.backward(toy, UPDATE))[0] == 0
+    monkeypatch.undo()
+    losses = np.array([term.item() for term in found.terms.values()])
+    of_logarithms = (toy.matrix()[1:] / losses[1:, None]).sum(axis=0)
+    ratios = toy.shared() / of_logarithms
+    assert ratios.min() > 0
+    np.testing.assert_allclose(ratios, ratios.mean(), rtol=1e-9)
 
 
 def test_famo_learns_from_what_the_last_step_did_to_its_rows():
