@@ -176,6 +176,8 @@ def load_contrastive(
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
     objective = config.objective.build()
+    if config.negative_pairs == "literal" and isinstance(objective, LabelledPairs) and objective.form != "literal":
+        raise InputError(f"negative_pairs is literal, but the objective is {objective}; take quora_pairs:form=literal")
     scored = objective.takes_labels == "similarity from 0 to 1"
     negative_pairs = config.negative_pairs != "left_out"
     paired, groups = read_paired_sentences(name, data, train_limit, partners, negative_pairs, option, scored)
