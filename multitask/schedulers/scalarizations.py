@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # its import takes a second, which other schedulers should no
 class Scalarization(Scheduler):
     """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
 
-    The factor `scale` of the combined loss gives gradients the scale that they have with `average`, for clipping.
+    The factor `scale` of the combined loss gives gradients about the scale that they have with `average`, for clipping.
     """
 
     accumulates = False
@@ -127,7 +127,8 @@ class Method:
     """A scalarizer of torchjd."""
 
     name: str  # of its class in torchjd
-    # maps the number of tasks to a factor: with equal losses, the gradient is then the one of `average`
+    # maps the number of tasks to a factor: with equal losses, the first gradient is then the one of `average`, or half
+    # of it with `uncertainty`, whose formula halves every loss
     scale: Callable[[int], float] = lambda tasks: 1.0
     # maps the number of tasks and the configuration to arguments of the class
     arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}
