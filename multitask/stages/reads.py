@@ -28,6 +28,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
             "dialect": task.dialect.changed(),
             "weight": task.weight,
             "splits": [_format(source) for source in (task.train, task.dev, task.test)],
+            **({"held_out": task.dev_share} if task.dev is None else {}),  # no training rows
         }
         for task in tasks
     ]

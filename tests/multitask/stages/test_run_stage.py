@@ -16,7 +16,9 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, run_stage
 from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings.prune import PruneConfig
 
 TASKS = """
 [tasks.topic]
@@ -90,6 +92,21 @@ def test_declarations_are_part_of_the_key_and_the_tasks_file_is_not(tasks_file, 
     before = key(tasks_file)
     tasks_file.write_text(("# a comment\n" + TASKS).replace(then, now))
     assert (key(tasks_file) != before) == matters
+
+
+@pytest.mark.parametrize(
+    ("stage", "config"),
+    [
+        ("mlm", MlmConfig(sources=("topic",))),
+        ("pretrain", PretrainConfig(sources=("topic",), select="last")),
+        ("prune", PruneConfig(score="task", task="topic")),
+        ("finetune", FinetuneConfig(tasks=("topic",), held_out=0.1)),
+    ],
+)
+def test_a_dev_file_is_part_of_the_key_because_without_one_training_rows_are_held_out(tasks_file, stage, config):
+    before = key(tasks_file, config, stage)
+    tasks_file.write_text(TASKS.replace('train = "topic.csv"', 'train = "topic.csv"\ndev = "other.csv"'))
+    assert key(tasks_file, config, stage) != before
 
 
 def test_the_order_of_tasks_matters_and_the_place_of_files_does_not(tasks_file, tmp_path):
