@@ -24,7 +24,7 @@ from pydantic_core import from_json
 from minbert.errors import InputError
 from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse
-from multitask.data.tables import SEPARATORS, Dialect, Row, Source, Table
+from multitask.data.tables import SEPARATORS, Dialect, MissingSplitError, Row, Source, Table
 from multitask.data.text_lines import MOST_BYTES, text_lines
 
 FRAME = "the data frame"
@@ -78,7 +78,8 @@ def _rows_of_split(table: Table, split: str) -> Table:
             if own == split:
                 yield number, row
         if split not in found:
-            raise InputError(f"{table.name}: no row has {quote(split)} in column split, only {listed(sorted(found))}")
+            there = listed(sorted(found))
+            raise MissingSplitError(f"{table.name}: no row has {quote(split)} in column split, only {there}")
 
     return replace(table, rows=rows())
 

@@ -26,6 +26,10 @@ EXCHANGED = str.maketrans(",.", ".,")
 Row = dict[str, Any]
 
 
+class MissingSplitError(InputError):
+    """A file or data set that is there, but has no rows of a split."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
     """How text is written in a file.
@@ -135,7 +139,7 @@ class Source:
         if not isinstance(found, datasets.DatasetDict):
             return found
         if self.split not in found:
-            raise InputError(f"{self}: expected a split of {', '.join(found)}")
+            raise MissingSplitError(f"{self}: expected a split of {', '.join(found)}")
         return found[self.split]
 
 

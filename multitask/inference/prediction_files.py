@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from multitask.data.examples import LabelledData
-from multitask.evaluation.task_predictions import estimate, load_split, write_predictions
+from multitask.evaluation.task_predictions import estimate, load_split, located, tokenised, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.task import Split
 
 
@@ -22,16 +23,16 @@ def write_prediction_files(
 ) -> list[Path]:
     """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
 
-    A task that declares no test set has no test file. `best_on` chooses the one of a run's models that is best on this
+    A task without a test set has no test file. `best_on` chooses the one of a run's models that is best on this
     score. Raises InputError for no such model, a missing or malformed file, or predictions that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
     declared = load_tasks(data)
     loaded = load_model(folder, declared).to(runtime.device)
-    tested = [name for name in loaded.tasks if name not in declared or declared[name].test is not None]
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
-    rows["test"] = load_split(loaded, data, "test", tested) if tested else {}
+    test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
+    rows["test"] = {name: tokenised(loaded, name, found) for name, found in test.items() if found is not None}
     found = [(split, estimate(loaded, sets, runtime), sets) for split, sets in rows.items()]
     return [
         path

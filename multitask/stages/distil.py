@@ -32,7 +32,7 @@ from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labelled import Labelled
-from multitask.tasks.read_examples import load_rows
+from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.sources import read_paired_sentences
 from multitask.tasks.task import Task
 from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
@@ -207,8 +207,8 @@ def mined_pairs(
 
 def without_evaluated(pairs: tuple[list[str], list[str]], task: Task, dev: Examples) -> tuple[list[str], list[str]]:
     """The pairs that neither the dev set nor the test set of their task has, in either order."""
-    has_test = task.test is not None and task.test.exists()
-    evaluated = [dev, load_rows(task, "test")] if has_test else [dev]
+    test = load_test_rows(task) if task.test is not None and task.test.exists() else None
+    evaluated = [dev] if test is None else [dev, test]
     known = [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated]
     new = ~reduce(or_, known).pairs_seen(*pairs)
     return [*compress(pairs[0], new)], [*compress(pairs[1], new)]

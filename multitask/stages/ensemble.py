@@ -31,7 +31,7 @@ from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
 from multitask.stages.settings.ensemble import SOUPS, STAGE, EnsembleConfig
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.read_examples import load_rows
+from multitask.tasks.read_examples import load_rows, load_test_rows
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
@@ -162,10 +162,10 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
     dev, test = {}, {}
     for name, task in tasks.items():
         dev[name] = load_rows(task, "dev")
-        if task.test is not None and task.test.exists():
-            test[name] = load_rows(task, "test")
-        elif task.test is not None:
+        if task.test is not None and not task.test.exists():
             logger.warning("%s: no such file; no test predictions for %s", task.test, name)
+        elif (rows := load_test_rows(task)) is not None:
+            test[name] = rows
     return {"dev": dev, "test": test}
 
 

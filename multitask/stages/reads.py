@@ -1,6 +1,6 @@
 """What stages read of their data, for the keys of runs: declarations of tasks and hashes of files, never parsed rows.
 
-A file that does not exist has no hash; the stage that needs it says so.
+A file or split that does not exist has no hash; the stage that needs it says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from multitask.data.problems import checked
-from multitask.data.tables import Source
+from multitask.data.tables import MissingSplitError, Source
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.run_hash import hash_of_file
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
@@ -44,7 +44,14 @@ def _format(source: Source | None) -> list[Any] | None:
 def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
     """Hashes of what the tasks' rows are read from. A task without a development file reads training rows for it."""
     sources = {task.name: task.train if split == "dev" and task.dev is None else getattr(task, split) for task in tasks}
-    return {name: source.fingerprint() if source and source.exists() else None for name, source in sources.items()}
+    return {name: _fingerprint(source) if source and source.exists() else None for name, source in sources.items()}
+
+
+def _fingerprint(source: Source) -> str | None:
+    try:
+        return source.fingerprint()
+    except MissingSplitError:
+        return None
 
 
 def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> Source | None:

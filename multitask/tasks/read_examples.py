@@ -21,7 +21,7 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Dialect, Row, Source, Table
+from multitask.data.tables import Dialect, MissingSplitError, Row, Source, Table
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labelled import Labelled, rows_by_label
@@ -52,6 +52,20 @@ def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Example
     if split == "dev":
         logger.info("%s: %d of %d training rows are its development set", task.name, len(dev), len(whole))
     return whole.take(training if split == "train" else dev)
+
+
+def load_test_rows(task: Task) -> Examples | None:
+    """The test rows, without labels; None if none are declared, or if the file or data set has no such split.
+
+    `file` declares a test set, too, whether or not there is one. Raises InputError if a file is missing or malformed.
+    """
+    if task.test is None:
+        return None
+    try:
+        return load_rows(task, "test")
+    except MissingSplitError as error:
+        logger.info("%s: no test set (%s)", task.name, error)
+        return None
 
 
 def load_training_rows(task: Task) -> tuple[Task, Examples]:

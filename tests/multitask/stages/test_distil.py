@@ -6,6 +6,7 @@ from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from scipy.special import expit, log_softmax, softmax
@@ -16,14 +17,17 @@ from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import load_split, raw_outputs
+from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.distil import distil, mined_pairs
+from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.distil import DistilConfig, TeachingConfig
+from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Batch
@@ -121,6 +125,33 @@ def test_mined_pairs_are_no_pairs_of_the_dev_or_test_set(problem, tuned, tiny_en
         with (folder / f"sts-{name}.csv").open("a", encoding="utf-8") as file:
             file.write(f"9\tnew\t{second.upper()}\t{first}{label}\n")
     assert mined(folder) == before[2:]
+
+
+@pytest.mark.parametrize("file", ["all.csv", "hf:all"])
+def test_one_file_for_all_splits_needs_no_test_rows(run_stage, tiny_encoder, tmp_path, file):
+    rows = {
+        split: {"one": [f"{split} {i}" for i in range(8)], "two": [f"{i} more" for i in range(8)], "score": [*range(8)]}
+        for split in ("train", "dev")
+    }
+    if file == "all.csv":
+        frames = [pandas.DataFrame({**columns, "split": split}) for split, columns in rows.items()]
+        pandas.concat(frames).to_csv(tmp_path / file, index=False)
+    else:
+        datasets = pytest.importorskip("datasets")
+        splits = {split: datasets.Dataset.from_dict(columns) for split, columns in rows.items()}
+        datasets.DatasetDict(splits).save_to_disk(tmp_path / "all")
+    declared = f'kind = "cosine"\ntext = ["one", "two"]\nlabel = "score"\nrange = [0, 7]\nfile = "{file}"\n'
+    tasks = tmp_path / "tasks.toml"
+    tasks.write_text(f"[tasks.alike]\n{declared}")
+    fields = {name: getattr(CONFIG, name) for name in ("epochs", "pooling", "heads", "optimizer")}
+    teacher = run_stage(finetune, FinetuneConfig(**fields), data=tasks)
+    config = DistilConfig(**fields, teaching=TeachingConfig(mine_pairs=1))
+    student = run_stage(distil, config, start=[tiny_encoder, teacher.folder], data=tasks)
+    both = run_stage(ensemble, EnsembleConfig(), start=[teacher.folder, student.folder], data=tasks)
+    written = write_prediction_files(student.folder, tasks, tmp_path / "out", device="cpu", precision="fp32")
+    expected = ["alike-dev-output.csv"]
+    assert [path.name for path in written] == expected
+    assert [path.name for path in (both.folder / "predictions").iterdir()] == expected
 
 
 # The loss.
