@@ -147,9 +147,9 @@ class Distilling(Finetuning):
             examples = split.examples.take(self.rows[name])
             further = [columns for columns in unlabelled if len(columns) == len(examples.sentences)]
             if config.mine_pairs is not None and len(examples.sentences) == 2:
-                pairs = mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime)
-                further.append(without_evaluated(pairs, self.model.tasks[name], self.dev[name].examples))
-            self.training[name] = tokenised(self.model, name, extended(examples, further))
+                further.append(mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime))
+            new = without_evaluated(further, self.model.tasks[name], self.dev[name].examples) if further else []
+            self.training[name] = tokenised(self.model, name, extended(examples, new))
             self.rows[name] = np.arange(len(self.training[name]))
             sources[name] = SoftSource(self.model, name, self.training[name], self.config.matryoshka, config)
         return sources
@@ -205,10 +205,16 @@ def mined_pairs(
     return [texts[first] for first, _ in found], [texts[second] for _, second in found]
 
 
-def without_evaluated(pairs: tuple[list[str], list[str]], task: Task, dev: Examples) -> tuple[list[str], list[str]]:
-    """The pairs that neither the dev set nor the test set of their task has, in either order."""
+def without_evaluated(parts: Sequence[tuple[list[str], ...]], task: Task, dev: Examples) -> list[tuple[list[str], ...]]:
+    """The sentences or pairs that neither the dev set nor the test set of their task has, pairs in either order."""
     test = load_test_rows(task) if task.test is not None and task.test.exists() else None
     evaluated = [dev] if test is None else [dev, test]
-    known = [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated]
-    new = ~reduce(or_, known).pairs_seen(*pairs)
-    return [*compress(pairs[0], new)], [*compress(pairs[1], new)]
+    known = reduce(or_, [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated])
+    seen = known.pairs_seen if task.pair else known.sentences_seen
+    found = []
+    for columns in parts:
+        new = ~seen(*columns)
+        if left_out := len(new) - new.sum():
+            logger.info("%s: left out %d of %d rows that its dev or test set has", task.name, left_out, len(new))
+        found.append(tuple([*compress(column, new)] for column in columns))
+    return found

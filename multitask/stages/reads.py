@@ -77,10 +77,10 @@ def of_finetune(config: Any, data: Path) -> dict[str, Any]:
 
 
 def of_distil(config: Any, data: Path) -> dict[str, Any]:
-    """What fine-tuning reads, and the sentences and pairs without labels. Mined pairs leave out those of test sets."""
+    """What fine-tuning reads, and the sentences and pairs without labels, which leave out rows of test sets."""
     found, further = of_finetune(config, data), sources(config.teaching.unlabelled, data)
-    mined = () if config.teaching.mine_pairs is None else chosen_tasks(data, tuple(found["training"])).values()
-    tests = {"test": rows_of(mined, "test")} if mined else {}
+    extended = config.teaching.unlabelled or config.teaching.mine_pairs is not None
+    tests = {"test": rows_of(chosen_tasks(data, tuple(found["training"])).values(), "test")} if extended else {}
     return {**found, **tests, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
 
 

@@ -18,7 +18,7 @@ class TeachingConfig:
     unlabelled: tuple[str, ...] = ()
     """Further rows, which only the teachers label. Sentences: `unlabelled`, a text file's name (.txt), or a task.
     Pairs: `pairs`, `nli`, `quora`, or the name of a csv or tsv file with the columns sentence1 and sentence2. Every
-    task that reads such rows learns from them."""
+    task that reads such rows learns from those that its dev and test sets do not have."""
     unlabelled_limit: Count | None = None
     """Use only this many rows of each unlabelled source."""
     mine_pairs: Count | None = None

@@ -31,6 +31,7 @@ from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Batch
+from tests.conftest import task_file
 from tests.multitask.stages.conftest import weights
 
 CPU = start("cpu", "fp32")
@@ -111,20 +112,28 @@ def test_mined_pairs_are_nearest_neighbours_without_gold_pairs(tuned, data):
     assert set(found) == expected
 
 
-def test_mined_pairs_are_no_pairs_of_the_dev_or_test_set(problem, tuned, tiny_encoder, data, tmp_path):
-    config = replace(CONFIG, tasks=("similarity",), teaching=TeachingConfig(mine_pairs=1))
+@pytest.mark.parametrize(
+    ("task", "teaching"),
+    [
+        ("similarity", TeachingConfig(mine_pairs=1)),
+        ("similarity", TeachingConfig(("pairs",))),
+        ("sentiment", TeachingConfig(("unlabelled",))),
+    ],
+)
+def test_further_rows_are_no_rows_of_the_dev_or_test_set(task, teaching, problem, tuned, tiny_encoder, data, tmp_path):
+    config = replace(CONFIG, tasks=(task,), teaching=teaching)
 
-    def mined(folder: Path) -> list[tuple[str, str]]:
+    def further(folder: Path) -> list[tuple[str, ...]]:
         found = problem(distil, config, start=[tiny_encoder, tuned.folder], data=folder)
-        examples = found.training["similarity"].examples
+        examples = found.training[task].examples
         return list(compress(zip(*examples.sentences, strict=True), np.isnan(examples.gold)))
 
-    before = mined(data)
+    before = further(data)
     folder = Path(shutil.copytree(data, tmp_path / "data"))
-    for (first, second), name, label in zip(before, ("dev", "test-student"), ("\t1.0", ""), strict=False):
-        with (folder / f"sts-{name}.csv").open("a", encoding="utf-8") as file:
-            file.write(f"9\tnew\t{second.upper()}\t{first}{label}\n")
-    assert mined(folder) == before[2:]
+    for (first, *second), split, label in zip(before, ("dev", "test"), ("\t1", ""), strict=False):
+        with task_file(folder, task, split).open("a", encoding="utf-8") as file:
+            file.write("\t".join(["9", "new", *map(str.upper, second), first]) + f"{label}\n")
+    assert further(folder) == before[2:]
 
 
 @pytest.mark.parametrize("file", ["all.csv", "hf:all"])

@@ -15,6 +15,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, run_stage
+from multitask.stages.settings.distil import DistilConfig, TeachingConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -72,6 +73,14 @@ def test_only_the_files_that_a_stage_reads_are_part_of_its_key(tasks_file, file,
     (tasks_file.parent / file).write_text("t,l\nchanged,a\n")
     changed = {stage: key(tasks_file, config, stage) != before[stage] for stage, config in read.items()}
     assert changed == {"finetune": finetune, "evaluate": evaluate, "pretrain": pretrain}
+
+
+@pytest.mark.parametrize(("unlabelled", "matters"), [((), False), (("unlabelled",), True)])
+def test_a_test_set_is_part_of_the_key_where_further_rows_leave_out_its_rows(tasks_file, unlabelled, matters):
+    config = DistilConfig(teaching=TeachingConfig(unlabelled))
+    before = key(tasks_file, config, "distil")
+    (tasks_file.parent / "value-test.csv").write_text("t,l\nchanged,a\n")
+    assert (key(tasks_file, config, "distil") != before) == matters
 
 
 @pytest.mark.parametrize(
