@@ -5,7 +5,7 @@ from itertools import islice
 from minbert.errors import InputError
 from multitask.cli.commands import Mine
 from multitask.data.write_tables import check_output, table_writer
-from multitask.inference.mine import COLUMNS, index_of, mined_rows, negatives_of, read_pairs
+from multitask.inference.mine import COLUMNS, SAME_MEANING, index_of, mined_rows, negatives_of, read_pairs
 from multitask.models.sentence_encoder import load_encoder
 
 ROWS_PER_BLOCK = 8192
@@ -18,7 +18,7 @@ def mine(options: Mine) -> None:
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     columns, count = COLUMNS[options.format], 0
     with index_of(encoder, pairs, options.corpus, options.column, options.output) as corpus:
-        negatives = negatives_of(encoder, pairs, corpus, options)
+        negatives = negatives_of(encoder, pairs, corpus, options, options.pairs in SAME_MEANING)
         having = sum(map(bool, negatives.values()))
         if not having:
             raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")

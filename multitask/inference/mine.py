@@ -17,10 +17,12 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
-from multitask.data.contamination import hash_sentences
+from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.problems import LOGGER, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
@@ -35,6 +37,8 @@ from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentenc
 
 ANCHORS_PER_BLOCK = 4096
 SOURCES = ("quora", *PAIRED)
+SAME_MEANING = ("quora", "pairs")
+"""Sources whose pairs have the same meaning. In `nli`, one sentence may follow from others that differ in all else."""
 COLUMNS = {"triplets": TRIPLETS.columns, "pairs": (*PAIRS.columns, "label")}
 
 Pairs = Sequence[tuple[str, ...]]
@@ -79,11 +83,14 @@ def index_of(encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str |
         yield Index.open(Path(folder, "corpus.npy"), encoder)
 
 
-def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives) -> dict[int, list[int]]:
+def negatives_of(
+    encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives, same_meaning: bool = False
+) -> dict[int, list[int]]:
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
     Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative. Anchors that
-    are equal but for these are one.
+    are equal but for these are one. No text is a negative that has a pair with the anchor or, if all pairs
+    have the `same_meaning`, that further pairs link with it.
     """
     hashes = hash_sentences(corpus.texts())
     among = np.sort(np.unique(hashes, return_index=True)[1])
@@ -91,12 +98,10 @@ def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNe
         LOGGER.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
     there = frozenset(hashes.tolist())
     own: dict[int, list[int]] = defaultdict(list)  # the pairs of each anchor
-    known: dict[int, set[int]] = defaultdict(set)  # texts of the corpus that mean the same: those of pairs, either way
-    hashed = [hash_sentences(texts).tolist() for texts in zip(*pairs, strict=True)]
-    for pair, (anchor, positive) in enumerate(zip(*hashed, strict=True)):
+    hashed = np.stack([hash_sentences(texts) for texts in zip(*pairs, strict=True)])  # [2, pairs]
+    for pair, anchor in enumerate(hashed[0].tolist()):
         own[anchor].append(pair)
-        known[anchor] |= there & {anchor, positive}
-        known[positive] |= there & {anchor}
+    known = {text: there & texts for text, texts in (linked(hashed) if same_meaning else partners(hashed)).items()}
     most_known = max(len(known[anchor]) for anchor in own)
     near = _approximate(corpus, among) if options.approximate else partial(corpus.search, among=among)
     draw = generator(options.seed, "hard negatives")
@@ -115,6 +120,26 @@ def negatives_of(encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNe
                 found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
             shown.add(len(block))
     return found
+
+
+def partners(pairs: Hashes) -> dict[int, set[int]]:
+    """Each text with those that it is paired with, either way, given hashes [2, pairs]."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for anchor, positive in pairs.T.tolist():
+        found[anchor] |= {anchor, positive}
+        found[positive] |= {anchor, positive}
+    return found
+
+
+def linked(pairs: Hashes) -> dict[int, set[int]]:
+    """Each text with all that pairs link with it, in any number of steps, given hashes [2, pairs]."""
+    texts, ends = np.unique(pairs, return_inverse=True)
+    graph = coo_array((np.ones(pairs.shape[1]), tuple(ends.reshape(2, -1))), (len(texts), len(texts)))
+    group_of = connected_components(graph, directed=False)[1]
+    groups: dict[int, set[int]] = defaultdict(set)
+    for text, group in zip(texts.tolist(), group_of.tolist(), strict=True):
+        groups[group].add(text)
+    return {text: groups[group] for text, group in zip(texts.tolist(), group_of.tolist(), strict=True)}
 
 
 def choose(

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
@@ -39,13 +39,15 @@ def cosine(first, second):
     return float(a @ b)
 
 
-def slow_negatives(anchors, positives, corpus, options):
+def slow_negatives(anchors, positives, corpus, options, same_meaning):
     """The nearest first negatives of each anchor, by its key."""
-    found = {}
+    found, pairs = {}, [(key(a), key(b)) for a, b in zip(anchors, positives, strict=True)]
     for anchor in anchors:
         own = [b for a, b in zip(anchors, positives, strict=True) if key(a) == key(anchor)]
         known = {key(anchor), *map(key, own)}
         known |= {key(a) for a, b in zip(anchors, positives, strict=True) if key(b) == key(anchor)}
+        for _ in pairs if same_meaning else ():  # no chain is longer
+            known |= {text for pair in pairs if known & {*pair} for text in pair}
         candidates = {}
         for text in corpus:
             if key(text) not in known:
@@ -70,17 +72,24 @@ OPTIONS = st.builds(
     relative_margin=st.sampled_from([None, 0.5, 0.95]),
     negatives=st.integers(1, 4),
 )
+ANY = HardNegatives(relative_margin=None, negatives=4)
 
 
-@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.lists(TEXTS, min_size=1, max_size=30), OPTIONS)
-def test_negatives_equal_a_slow_loop(tmp_path_factory, pairs, corpus, options):
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8),
+    st.lists(TEXTS, min_size=1, max_size=30),
+    OPTIONS,
+    st.booleans(),
+)
+@example([("red red", "red green"), ("red blue", "red green")], ["red red", "red green", "red blue", "old"], ANY, True)
+def test_negatives_equal_a_slow_loop(tmp_path_factory, pairs, corpus, options, same_meaning):
     folder = tmp_path_factory.mktemp("mine")
     (folder / "t.txt").write_text("\n".join(corpus))
     embed_file(Stub(), folder / "t.txt", folder / "e.npy", None, False)
     anchors, positives = map(list, zip(*pairs, strict=True))
     index = Index.open(folder / "e.npy", Stub())
-    negatives = negatives_of(Stub(), pairs, index, options)
-    expected = slow_negatives(anchors, positives, corpus, options)
+    negatives = negatives_of(Stub(), pairs, index, options, same_meaning)
+    expected = slow_negatives(anchors, positives, corpus, options, same_meaning)
     assert [[key(corpus[row]) for row in rows] for rows in negatives.values()] == [
         list(map(key, texts)) for texts in expected.values()
     ]
