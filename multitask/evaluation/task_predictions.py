@@ -122,13 +122,15 @@ def write_predictions(
 ) -> list[Path]:
     """Write prediction files of the rows in file order: of the course's tasks with lines `id , value`, others as csv.
 
-    Returns the files: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the task's
-    name is the first part.
+    Of a task without ids, a row's id is its number in its file, as errors name it. Returns the files:
+    `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the task's name is the first
+    part.
     """
     paths = []
     for name, values in estimates.items():
         task, rows = tasks[name], examples[name]
-        ids = rows.ids or map(str, range(len(rows)))
+        assert rows.numbers is not None, "rows of files have numbers"
+        ids = rows.ids or map(str, rows.numbers)
         answers = zip(ids, written(task, task.decide(values)), strict=True)
         if task.prediction_file is None:
             text = pandas.DataFrame(answers, columns=["id", task.prediction_column or name]).to_csv(index=False)

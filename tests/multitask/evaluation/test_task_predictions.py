@@ -1,5 +1,6 @@
 """Loading the rows that a model is scored on."""
 
+import csv
 import logging
 import re
 import time
@@ -13,11 +14,13 @@ import torch
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.evaluation.task_predictions import estimate, load_split, located, written
+from multitask.data.tables import Source
+from multitask.evaluation.task_predictions import estimate, load_split, located, write_predictions, written
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from tests.multitask.declared import declared_tasks
 
 CPU = start("cpu", "fp32")
@@ -48,6 +51,22 @@ def test_numbers_are_written_with_as_few_decimals_as_labels_have():
     """They are fp32, where 9.8 is 9.80000019."""
     values = np.array([9.8, 0.1, 10, -3.25e-5], np.float32)
     assert list(map(str, written(declared_tasks()["stars"], values))) == ["9.8", "0.1", "10.0", "-3.25e-05"]
+
+
+def test_without_ids_predictions_name_the_lines_of_their_rows(tmp_path):
+    """Also of rows that are held out, and after one without a label."""
+    lines = ["question,stars", *(f"question {i},{'' if i == 3 else i % 5 + 1}" for i in range(40))]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    task = replace(declared_tasks()["stars"], train=Source(str(tmp_path / "x.csv")))
+    rows = load_rows(task, "dev")
+    shares = (rows.labels.astype(float) - 1) / 4
+    [path] = write_predictions({"stars": task}, {"stars": shares}, {"stars": rows}, "dev", tmp_path)
+    with path.open(newline="") as file:
+        answers = [(int(row["id"]), float(row["stars"])) for row in csv.DictReader(file)]
+    assert len(answers) == 4
+    assert [lines[line - 1] for line, _ in answers] == [
+        f"{text},{stars:g}" for text, (_, stars) in zip(rows.sentences[0], answers, strict=True)
+    ]
 
 
 def test_estimates_that_take_long_say_in_a_log_how_many_rows_are_done(tiny_encoder, small_data, monkeypatch, caplog):
