@@ -32,6 +32,7 @@ from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
+from multitask.tasks.labelled import Labelled
 from multitask.tasks.read_examples import held_out_sentences, load_rows, load_training_rows
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
@@ -111,6 +112,10 @@ class Finetuning(SourceTraining):
                 f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "
                 "leave patience out"
             )
+        for name in config.untrained:
+            needed = "labels" if isinstance(tasks[name], Labelled) else "range"
+            if not getattr(tasks[name], needed):
+                raise tasks[name].problem(f"untrained, so its {needed} cannot be learned; declare {needed}")
         logger.info("reading %s", data)
         rows = {}
         for name in names:
