@@ -228,6 +228,8 @@ class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
             raise InputError(f"--text names {len(self.text)} columns; expected two, of anchors and of positives")
         if self.column is not None and self.corpus is None:
             raise InputError("--column names a column of --corpus, which is not given; --text names those of the pairs")
+        if self.column is not None and self.corpus is not None and self.corpus.suffix == ".npy":
+            raise InputError(f"--column is for a table, but --corpus is an index, {self.corpus}; leave it out")
 
 
 @settings

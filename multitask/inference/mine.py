@@ -48,9 +48,12 @@ Pairs = Sequence[tuple[str, ...]]
 def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
     """Pairs of a table, or of a source of `pretrain` in a data folder; rows with a blank sentence are left out.
 
-    The default columns are those of triplets or of pairs. Raises InputError if there is no pair.
+    The default columns are those of triplets or of pairs. Raises InputError if there is no pair, or if columns are
+    named of a source, which has its own.
     """
     if name in SOURCES:
+        if columns:
+            raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
         return list(zip(*examples.sentences[:2], strict=True))
     if not columns:
