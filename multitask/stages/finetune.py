@@ -34,6 +34,7 @@ from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.labelled import Labelled
 from multitask.tasks.read_examples import held_out_sentences, load_rows, load_training_rows
+from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
@@ -107,15 +108,7 @@ class Finetuning(SourceTraining):
                 found = f"is a {task.kind}" if task else f"is no task of this training ({', '.join(tasks)})"
                 raise InputError(f"ordinal: {name} {found}; expected classifications")
             tasks[name] = replace(task, ordinal=True)
-        if config.patience is not None and not any(task.selects for task in tasks.values()):
-            raise InputError(
-                f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "
-                "leave patience out"
-            )
-        for name in config.untrained:
-            needed = "labels" if isinstance(tasks[name], Labelled) else "range"
-            if not getattr(tasks[name], needed):
-                raise tasks[name].problem(f"untrained, so its {needed} cannot be learned; declare {needed}")
+        _check(config, tasks)
         logger.info("reading %s", data)
         rows = {}
         for name in names:
@@ -221,3 +214,16 @@ class Finetuning(SourceTraining):
     def save(self, folder: Path) -> None:
         self.model.save(folder)
         keep_estimates(folder, self.estimates, self.dev, self.runtime)
+
+
+def _check(config: FinetuneConfig, tasks: Mapping[str, Task]) -> None:
+    """Raise InputError for settings that do not fit the tasks."""
+    if config.patience is not None and not any(task.selects for task in tasks.values()):
+        raise InputError(
+            f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "
+            "leave patience out"
+        )
+    for name in config.untrained:
+        needed = "labels" if isinstance(tasks[name], Labelled) else "range"
+        if not getattr(tasks[name], needed):
+            raise tasks[name].problem(f"untrained, so its {needed} cannot be learned; declare {needed}")

@@ -21,6 +21,7 @@ from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.fuse import STAGE, FuseConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.sources import PAIRED
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -56,6 +57,8 @@ class Fusing(Finetuning):
         self.fusion, config = fusion, self.config
         if (objective := fusion.contrastive.objective).build().takes_labels != "none":
             raise InputError(f"{objective.name} learns from labels, which views of sentences do not have")
+        if taken := {"unlabelled", "quora", *PAIRED} & {*config.tasks}:
+            raise InputError(f"the task {min(taken)} has the name of another source of sentences; rename it")
         projection = build_projection(fusion.contrastive.projection, begin.encoder.config.hidden_size)
         projection.to(self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
