@@ -277,7 +277,7 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
     assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
-    assert set(tables["objectives"].rows.start) == {tables["shapes"].start} == {preset.recipes.start.name}
+    assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.recipes.start.name}
 
 
 @pytest.mark.slow
