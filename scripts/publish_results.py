@@ -64,9 +64,8 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
         for name in record.artefacts(*keys):
             shutil.rmtree(packed / name, ignore_errors=True)
             _copy_without_model(Artefact(folder / name), packed / name)
-        for path_of_run in packed.glob("*/"):
-            if path_of_run.name not in record.artefacts():
-                shutil.rmtree(path_of_run)
+        for unneeded in {run.name for run in packed.glob("*/")} - record.artefacts():
+            shutil.rmtree(packed / unneeded)
         record.write(packed)
         with tarfile.open(path, "w:xz") as archive:
             archive.add(packed, ".")

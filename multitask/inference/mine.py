@@ -92,8 +92,8 @@ def negatives_of(
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
     Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative. Anchors that
-    are equal but for these are one. No text is a negative that has a pair with the anchor or, if all pairs
-    have the `same_meaning`, that further pairs link with it.
+    are equal but for these are one. No text is a negative that has a pair with the anchor or, if all pairs have the
+    `same_meaning`, that further pairs link with it.
     """
     hashes = hash_sentences(corpus.texts())
     among = np.sort(np.unique(hashes, return_index=True)[1])

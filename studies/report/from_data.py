@@ -43,11 +43,8 @@ def read_published(folder: Path, name: str) -> PresetResults:
     tables = Results.load(folder / f"{name}.parquet").tables
     trainings = _trainings(folder / "curves" / f"{name}.parquet")
     found = tuple(_results(table, trainings) for table in tables)
-    first = tables[0]
-    record = Record(
-        str(first.lines.preset.iloc[0]), first.description.start, name, (), tuple(of.table for of in found), ()
-    )
-    return PresetResults(record, found, folder)
+    preset, start = str(tables[0].lines.preset.iloc[0]), tables[0].description.start
+    return PresetResults(Record(preset, start, name, (), tuple(of.table for of in found), ()), found, folder)
 
 
 def _trainings(file: Path) -> dict[tuple[str, str, int], Training]:
