@@ -1,15 +1,20 @@
 """Write what docs/studies/ has from docs/studies/results/: `python -m scripts.refresh_study_pages`.
 
 A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of `claims.toml`. Its last two cells
-become the number that decides and the verdict, as the tables of results/FILE.parquet have them. The figures of all
-pages are drawn from the same files.
+become the number that decides and the verdict, as the runs of results/runs/FILE.tar.xz have them, whose intervals cover
+other dev examples, or if they were not kept, the tables of results/FILE.parquet. The figures of all pages are drawn
+from the same files.
 """
 
+import atexit
 import re
+import shutil
+import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pandas
@@ -19,6 +24,7 @@ from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
 from studies.engine.experiments import STS, TRANSFER
+from studies.engine.record import Record
 from studies.engine.table import OVERALL
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
@@ -49,7 +55,15 @@ MATTERS_NOT = {
 @cache
 def published(name: str, pages: Path = PAGES) -> PresetResults:
     """The tables of a file of results."""
-    return read_published(pages / "results", name)
+    packed = pages / "results" / "runs" / f"{name}.tar.xz"
+    if not packed.is_file():
+        return read_published(pages / "results", name)
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    (record,) = folder.glob(Record.path(Path(), "*").name)
+    return PresetResults.read(folder, record.stem.partition("-")[2])
 
 
 @cache

@@ -11,10 +11,12 @@ from scipy import stats
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
+from multitask.evaluation.markup import markdown_text
 from multitask.runs.artefact import KEEP, Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from scripts.publish_results import publish, publish_runs
-from scripts.refresh_study_pages import FIGURES, PAGES, with_verdicts
+from scripts.refresh_study_pages import FIGURES, PAGES, claims, with_verdicts
+from studies.report.claims import judge
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
@@ -82,6 +84,22 @@ def test_a_claim_s_row_gets_the_number_and_the_verdict(report: tuple[PresetResul
     assert re.search(r"All fail\. \| InfoNCE less [\w ]+ \+0\.\d+ .* \| ✓ reproduced \|\n", text)
     with pytest.raises(InputError, match="no claim other"):
         with_verdicts(row.replace("plain", "other"), tmp_path)
+
+
+def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
+    report: tuple[PresetResults, Path], tmp_path: Path
+) -> None:
+    runs, folder = report
+    publish(folder, tmp_path / "results" / "new.parquet", ["objectives"])
+    (tmp_path / "results" / "runs").mkdir()
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
+    found = with_verdicts("| <!-- new modified-as-good --> Text. | old | old |", tmp_path)
+    with_examples, seeds_alone = (
+        judge([claims()["modified-as-good"]], of.finished_tables, {}).number.iloc[0]
+        for of in (runs, read_published(tmp_path / "results", "new"))
+    )
+    assert markdown_text(with_examples) in found
+    assert markdown_text(seeds_alone) not in found
 
 
 def test_tables_that_are_not_named_stay_as_they_are_published(
