@@ -3,7 +3,7 @@
 A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of `claims.toml`. Its last two cells
 become the number that decides and the verdict, as the runs of results/runs/FILE.tar.xz have them, whose intervals cover
 other dev examples, or if they were not kept, the tables of results/FILE.parquet. The figures of all pages are drawn
-from the same files.
+from the same files. results/claims.csv has all claims about these tables.
 """
 
 import atexit
@@ -87,6 +87,18 @@ def with_verdicts(page: str, pages: Path = PAGES) -> str:
         return f"{row['claim']}| {markdown_text(found.number)} | {MARKS[found.status]} {found.status} |"
 
     return ROW.sub(filled, page)
+
+
+def decided() -> pandas.DataFrame:
+    """All claims about published tables, by the file of results that decides them."""
+    found = []
+    for name in sorted(path.stem for path in (PAGES / "results").glob("*.parquet")):
+        tables = published(name).finished_tables
+        about = [claim for claim in claims().values() if any(one["table"] in tables for one in claim.tables)]
+        found.append(
+            judge(about, tables, {})[["paper", "section", "text", "kind", "number", "status"]].assign(file=name)
+        )
+    return pandas.concat(found)
 
 
 def table(name: str, key: str) -> TableResults:
@@ -217,6 +229,7 @@ def refresh() -> None:
         write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
     for page in sorted(PAGES.glob("*.md")):
         write_text(page, with_verdicts(read_text(page)))
+    write_text(PAGES / "results" / "claims.csv", decided().to_csv(index=False))
 
 
 if __name__ == "__main__":
