@@ -84,11 +84,6 @@ def test_flash_attention_takes_what_packed_attention_takes():
     assert inputs.grad.shape == inputs.shape
 
 
-def test_a_processor_has_no_flash_attention():
-    _, inputs = packed_inputs("cpu", torch.bfloat16)
-    assert not flash_computes(inputs, FLASH_SIZE)
-
-
 @pytest.mark.gpu
 def test_flash_attention_equals_the_processor_in_value_and_gradient():
     found = {}

@@ -34,14 +34,9 @@ def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
     assert_equal(reference, BertModel.from_pretrained(BUNDLED), sentences)
 
 
-def test_a_text_beyond_the_encoders_length_is_cut_by_the_tokenizer_and_refused_by_the_model():
-    model, tokenizer = BertModel.from_pretrained(BUNDLED), load_tokenizer(BUNDLED)
-    with torch.no_grad():
-        batch = tokenizer(["word " * 1000])
-        assert batch.input_ids.shape == (1, 512)
-        assert model(batch.input_ids, batch.attention_mask).last_hidden_state.shape == (1, 512, 384)
+def test_more_tokens_than_the_encoder_has_positions_are_refused():
     with pytest.raises(ValueError, match="513 tokens exceed the encoder's 512"):
-        model(torch.ones(1, 513, dtype=torch.int64))
+        BertModel.from_pretrained(BUNDLED)(torch.ones(1, 513, dtype=torch.int64))
 
 
 def test_initialisation_follows_the_config():

@@ -10,7 +10,6 @@ from multitask.evaluation import embedding_geometry as module
 from multitask.evaluation.embedding_geometry import (
     effective_rank,
     geometry,
-    mean_cosine,
     uniformity_in_chunks,
 )
 from multitask.evaluation.embedding_scores import unit_vectors
@@ -32,11 +31,6 @@ def test_uniformity_in_stretches_is_that_over_all_pairs(rows, monkeypatch):
     assert uniformity_in_chunks(vectors) == pytest.approx(
         training_uniformity(torch.from_numpy(vectors)).item(), abs=1e-5
     )
-
-
-def test_mean_cosine_is_that_over_all_pairs():
-    vectors = units(30)
-    assert mean_cosine(vectors) == pytest.approx(np.mean([a @ b for a, b in combinations(vectors, 2)]), abs=1e-12)
 
 
 def test_effective_rank_of_known_spectra():

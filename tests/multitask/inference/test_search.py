@@ -109,11 +109,16 @@ def test_tensors_and_other_precisions(convert):
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_array_on_disk_is_read_in_parts(tmp_path):
+def test_an_array_on_disk_is_read_in_parts(tmp_path, monkeypatch):
     np.save(tmp_path / "corpus.npy", CORPUS)
     mapped = np.load(tmp_path / "corpus.npy", mmap_mode="r")
     np.testing.assert_array_equal(search(QUERIES, mapped, chunk=9).indices, search(QUERIES, CORPUS, chunk=9).indices)
-    assert paraphrase_mining(mapped, 9) == paraphrase_mining(CORPUS, 9)
+    assert paraphrase_mining(mapped, chunk=9) == paraphrase_mining(CORPUS, chunk=9)
+    read, unit = [], module._unit
+    monkeypatch.setattr(module, "_unit", lambda part: read.append(len(part)) or unit(part))
+    search(QUERIES, mapped, chunk=9)
+    paraphrase_mining(mapped, chunk=9)
+    assert max(read) == 9
 
 
 def test_nothing_to_find():

@@ -176,8 +176,6 @@ def test_two_views_differ_by_dropout_only(pretraining):
     with_dropout = pretraining(CONFIG)
     update = with_dropout.plan(0)[0]
     assert 0 < with_dropout.losses(update).watched["unlabelled alignment"] < 4
-    without = pretraining(CONFIG, dropout=0.0)
-    assert without.losses(update).watched["unlabelled alignment"] == pytest.approx(0, abs=1e-9)
 
 
 def test_epochs_take_the_sources_in_order_and_a_share_of_quora(pretraining):

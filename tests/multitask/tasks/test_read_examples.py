@@ -158,7 +158,8 @@ def test_held_out_rows_share_no_text_with_the_others(rows, share):
     try:
         training, dev = held_out(whole, share)
     except InputError:
-        assert len({normalised(text) for text, _ in rows}) < 40
+        different = len({normalised(text) for text, _ in rows})
+        assert not 0 < round(different * share) <= different - 4  # a class with one text holds out none
         return
     assert sorted([*training, *dev]) == list(range(len(rows)))
     sides = [{normalised(rows[row][0]) for row in side} for side in (training, dev)]

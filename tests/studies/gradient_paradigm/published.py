@@ -1,4 +1,4 @@
-"""What the gradient papers say of their tables' rows, and the contrary, for synthetic stores."""
+"""What the gradient papers say of their tables' rows, for synthetic stores."""
 
 from studies.engine.experiments import GROUPS, STS
 from studies.engine.table import Row
@@ -27,13 +27,6 @@ def as_published(key: str, row: Row, task: str) -> float:
         assert isinstance(components, tuple)
         return 0.4 + 0.15 * len(components)
     return 0.8
-
-
-def contrary(key: str, row: Row, task: str) -> float:
-    """The losses that ought to fail are best, those that ought to be as good as InfoNCE worst; ends beat optima."""
-    if key == "gradient":
-        return 1.3 - as_published(key, row, task)
-    return 0.9 if as_published(key, row, task) < 0.9 else 0.6 if row.key == "infonce" else 0.3
 
 
 def falls_as_published(row: Row, seed: int) -> float:

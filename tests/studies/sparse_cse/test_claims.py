@@ -27,13 +27,6 @@ def as_claimed(key: str, row: Row, task: str) -> float:
     return 0.95 if row.key == best else 0.7 if row.key == WHOLE else 0.72 if row.point["criterion"] == "score" else 0.5
 
 
-def as_harmless(key: str, row: Row, task: str) -> float:
-    """The more is removed the worse, whatever decides what."""
-    share = row.point.get("share", 0.0)
-    assert isinstance(share, float)
-    return 0.8 - 0.4 * share
-
-
 def better_than_random_only(key: str, row: Row, task: str) -> float:
     """Pruning harms, at random more."""
     return 0.9 if row.key == WHOLE else 0.8 if row.point["criterion"] == "score" else 0.6
