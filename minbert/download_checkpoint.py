@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import errno
 import functools
 import hashlib
 import importlib.util
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import huggingface_hub  # imports its parts when they are used
 
 from minbert.errors import InputError
-from minbert.files import sha256_of_file
+from minbert.files import FULL, sha256_of_file
 
 if TYPE_CHECKING:
     import huggingface_hub.errors  # noqa: TC004 - every function of the hub imports it
@@ -27,6 +28,7 @@ BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 
 LARGEST_DOWNLOAD = 40 * 2**30
 """Bytes of the largest file that is downloaded: fp32 weights of the largest encoder that loads."""
+OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 HUB_EXTRAS = (
     "tokenizer.json",
@@ -193,7 +195,10 @@ def _as_named(blob: Path) -> bool:
 
 @contextlib.contextmanager
 def hub_errors(name: str, revision: str | None) -> Iterator[None]:
-    """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do."""
+    """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do.
+
+    Those of the disk with the cache stay what they are.
+    """
     try:
         yield
     except (
@@ -204,7 +209,9 @@ def hub_errors(name: str, revision: str | None) -> Iterator[None]:
         where = name if revision is None else f"{name} at revision {revision}"
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{where}: no such folder, and no such checkpoint on the hub ({reason})") from None
-    except OSError:
+    except OSError as error:
+        if error.errno in OF_A_DISK:
+            raise
         raise InputError(
             f"{name}: not a local folder, not in the cache, and the hub cannot be reached; connect once, or pass "
             f"a folder (`hf download {name} --local-dir FOLDER` on a connected machine), or use {BUNDLED}"

@@ -94,7 +94,7 @@ def _copy_without_model(run: Artefact, copy: Path) -> None:
         arrays = read_arrays(copy / "predictions.npz")
         for name in [name for name in arrays if name.endswith("_predictions")]:
             arrays[name] = arrays[name].astype(np.float16).astype(arrays[name].dtype)
-        np.savez(copy / "predictions.npz", allow_pickle=False, **arrays)
+        np.savez(copy / "predictions.npz", **arrays)
     Artefact(copy).finish(run.seconds)
 
 

@@ -296,6 +296,8 @@ class Export(_Pooling, _Model):
     def __post_init__(self) -> None:
         if self.with_heads and self.to != "onnx":
             raise InputError(f"--with-heads is for --to onnx, not for {self.form}, which has no such heads")
+        if self.form == "transformers" and (self.normalize or self.pooling != "auto"):
+            raise InputError("--pooling and --normalize are for sentence-transformers and onnx, not for transformers")
         if self.push and self.form != "sentence-transformers":
             raise InputError(f"--push is for --to sentence-transformers, which has a model card, not for {self.to}")
         if (self.private or self.dry_run) and not self.push:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.errors import InputError
 from multitask.data.examples import Rows
 from multitask.runtime.random_streams import generator
 
@@ -58,14 +59,17 @@ def batches_of_similar_length(
 def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[Rows]:
     """All rows, longest first, in batches of at most `budget` tokens (or of one longer row). For evaluation.
 
-    The longest rows come first, so that a batch that does not fit into memory fails at once.
+    The longest rows come first, so that a batch that does not fit into memory fails at once. Raises InputError for
+    batches of less than one row.
     """
+    if most_rows is not None and most_rows < 1:
+        raise InputError(f"batch_size is {most_rows}; expected at least 1")
     order = np.argsort(-lengths, kind="stable")
     totals = np.cumsum(lengths[order])
     start = 0
     while start < len(order):
         before = totals[start - 1] if start else 0
         end = max(int(np.searchsorted(totals, before + budget, side="right")), start + 1)
-        end = min(end, start + most_rows) if most_rows else end
+        end = min(end, start + (most_rows or len(order)))
         yield order[start:end]
         start = end

@@ -127,6 +127,7 @@ class MultitaskModel(nn.Module):
             texts = columns_of(rows)
             warn_of_empty_texts(texts)
             return predict_columns(self, texts, tasks)
+        rows = rows.rename(columns=str)  # tasks name columns by texts
         table, groups = table_of(rows), dict[tuple[tuple[str, ...], Dialect], list[str]]()
         named = tasks_for(self, None, tasks)
         for name in named:

@@ -212,10 +212,10 @@ def _write_scores(path: Path, scores: Units, kept: Units) -> None:
     def rows(layers: Sequence[Tensor], padding: float) -> NDArray[Any]:
         return pad_sequence(list(layers), batch_first=True, padding_value=padding).numpy()
 
-    arrays = {"head_scores": rows(scores.heads, np.nan), "neuron_scores": rows(scores.neurons, np.nan)}
+    arrays: dict[str, Any] = {"head_scores": rows(scores.heads, np.nan), "neuron_scores": rows(scores.neurons, np.nan)}
     arrays |= {"heads_kept": rows(kept.heads, False), "neurons_kept": rows(kept.neurons, False)}
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, **arrays)
 
 
 def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dict[str, Any]:

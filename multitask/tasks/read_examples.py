@@ -24,7 +24,7 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, MissingSplitError, Row, Source, Table
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
-from multitask.tasks.labelled import Labelled, rows_by_label
+from multitask.tasks.labelled import MOST_CLASSES, Labelled, rows_by_label
 from multitask.tasks.labels import number
 from multitask.tasks.task import Split, Task
 
@@ -79,8 +79,11 @@ def load_training_rows(task: Task) -> tuple[Task, Examples]:
 
 
 def label_hints(task: Task, examples: Examples) -> list[str]:
-    """Names of rare labels that may be misspelt, and those that say that there is none; not of declared labels."""
-    if not isinstance(task, Labelled) or task.labels or examples.labels is None:
+    """Names of rare labels that may be misspelt, and those that say that there is none; not of declared labels.
+
+    None for more labels than a task can have, since they are compared with one another.
+    """
+    if not isinstance(task, Labelled) or task.labels or examples.labels is None or len(examples.classes) > MOST_CLASSES:
         return []
     counts = dict(zip(examples.classes, rows_by_label(examples.labels, len(examples.classes)).tolist(), strict=True))
     hints = []

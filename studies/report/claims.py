@@ -36,7 +36,7 @@ import numpy as np
 import pandas
 
 from minbert.errors import InputError
-from multitask.evaluation.statistics import LEVEL, POWER, Uncertain
+from multitask.evaluation.statistics import LEVEL, POWER, Uncertain, Values
 from studies.report.evidence import Bound, Combined, Quantity, Statement, deciding
 from studies.report.measures import MEASURES, SCORE, measured
 from studies.report.run_results import RunResult
@@ -311,9 +311,7 @@ class Evaluator:
         """Labels of the rows whose trainings were too short to overfit."""
 
         def settled(run: RunResult) -> bool:
-            steps, curve = [line["step"] for line in run.history], run.curve(SCORE)
-            reached = next(step for step, value in zip(steps, curve, strict=True) if value > max(curve) - KEEPS)
-            return bool(reached <= steps[-1] / 2)
+            return early(np.array([line["step"] for line in run.history]), np.array(run.curve(SCORE)))
 
         runs = {row: [run for run in self._known.runs.get(row, ()) if run.curve(SCORE)] for row in rows}
         return ", ".join(self._label(row) for row, of in runs.items() if not all(map(settled, of)))
@@ -343,6 +341,15 @@ class Evaluator:
         as_good = [[Bound(a, g, equal, above=False) for (a, _, less), g in gains.items() if less == r] for r in rows]
         one_for_all = Combined([Combined(of, every=True) for of in as_good], every=False)
         return Combined(differ, every=False, opposite=one_for_all)
+
+
+def early(steps: Values, curve: Values) -> bool:
+    """Whether a training's scores at these steps came near to their highest within its first half.
+
+    An undefined score, as of embeddings that are all the same, is none.
+    """
+    near = steps[curve > np.nanmax(curve, initial=-np.inf) - KEEPS]
+    return len(near) > 0 and bool(near[0] <= steps[-1] / 2)
 
 
 def _list(value: Any) -> list[Any]:

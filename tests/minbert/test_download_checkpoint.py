@@ -1,5 +1,6 @@
 """Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
 
+import errno
 import shutil
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ import huggingface_hub
 import pytest
 
 from minbert import BertModel, download_checkpoint, load_tokenizer
-from minbert.download_checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, hub_errors, resolve
 from minbert.errors import InputError
 from minbert.tokenizer import BERT_SPECIALS
 from tests.minbert.equivalence import random_reference
@@ -169,6 +170,12 @@ def test_offline_and_not_cached_is_one_line_that_says_what_to_do(hub, monkeypatc
         "folder (`hf download someone/tiny --local-dir FOLDER` on a connected machine), or use all-minilm-l6-v2"
     )
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_takes_no_file_is_not_the_hub_s_fault(number):
+    with pytest.raises(OSError, match="reason"), hub_errors("someone/tiny", None):
+        raise OSError(number, "reason", "model.bin")
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_twice(monkeypatch):

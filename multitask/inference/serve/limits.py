@@ -24,5 +24,6 @@ class Limits:
     """Seconds until a request that is still waiting is answered with 504."""
 
     def __post_init__(self) -> None:
-        if self.queue < self.texts:
-            raise InputError(f"queue is {self.queue}; expected at least {self.texts}, which a request may have")
+        most = self.texts + self.texts // 2  # of a pair: each text alone, and both as one
+        if self.queue < most:
+            raise InputError(f"queue is {self.queue}; expected at least {most}, which a request may need")

@@ -46,6 +46,11 @@ class FuseConfig:
                 "of a batch"
             )
 
+    @property
+    def seed(self) -> int:
+        """Of all that is random."""
+        return self.finetune.seed
+
     def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
         """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""
         supervised = set(SUPERVISED.tasks) <= set(tasks)

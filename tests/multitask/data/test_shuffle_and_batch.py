@@ -1,9 +1,11 @@
 """Batches contain every row once and depend on nothing but the arguments."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import (
     batches_by_tokens,
     batches_of_similar_length,
@@ -80,6 +82,12 @@ def test_batches_by_tokens_partition_within_budget(lengths, budget, most_rows):
         assert most_rows is None or len(batch) <= most_rows
         if following is not None and len(batch) != most_rows:  # as full as can be
             assert lengths[batch].sum() + lengths[following[0]] > budget
+
+
+@pytest.mark.parametrize("most_rows", [0, -1])
+def test_batches_have_a_row_or_more(most_rows):
+    with pytest.raises(InputError, match=f"batch_size is {most_rows}; expected at least 1"):
+        next(batches_by_tokens(np.array([3]), 10, most_rows))
 
 
 @given(size=st.integers(0, 300), limit=st.integers(1, 400))

@@ -113,6 +113,8 @@ def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
         model.predict("same", FRAME[["one"]])
     with pytest.raises(InputError, match="no column question or one, two; the columns are price"):
         model.predict_all(FRAME[["price"]])
+    model.tasks["topic"] = replace(model.tasks["topic"], text=("0",))
+    assert model.predict("topic", pandas.DataFrame(list(FRAME["question"]))) == expected  # its column is the number 0
 
 
 def test_evaluate_takes_a_frame(tiny_encoder):

@@ -66,6 +66,12 @@ def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
     assert grid.find(node) is None
 
 
+def test_a_stage_is_told_with_its_seed(recipes: Recipes) -> None:
+    lines = [(Row("fusion", "Fusion"), recipes.fuse(recipes.start))]
+    grid = Grid([experiment("ways", "Ways", "", lines)], 2, options(Path("runs")))
+    assert [grid.name(node) for node in grid.stages][::2] == ["fuse of Fusion, seed 0", "fuse of Fusion, seed 1"]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_logs_behind_a_link_are_not_added_to(recipes: Recipes, runs: Path, tmp_path: Path, whole: bool) -> None:
     (diary := tmp_path / "diary").mkdir()

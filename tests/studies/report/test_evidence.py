@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from multitask.evaluation.statistics import Uncertain
-from studies.report.claims import decided
+from studies.report.claims import decided, early
 from studies.report.evidence import Bound, Combined, Statement, deciding
 
 Above, Below = Bound, partial(Bound, above=False)
@@ -125,3 +126,17 @@ def test_equal_methods_are_refuted_as_often_as_one_sided_tests_say() -> None:
         found = 0.01 + 0.003 * draws.normal()
         wrong += Above("a", Uncertain(found, found + 0.003 * draws.normal(size=500)), margin=0.01).refuted()
     assert wrong / 2000 < 0.04
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        ([0.7, 0.795, 0.8, 0.6], True),
+        ([0.7, 0.78, 0.8, 0.6], False),
+        ([np.nan, 0.8, 0.7, 0.6], True),
+        ([np.nan, 0.7, 0.8, 0.6], False),
+        ([np.nan] * 4, False),
+    ],
+)
+def test_a_training_is_long_enough_if_its_best_scores_begin_in_its_first_half(curve, expected):
+    assert early(np.array([8, 16, 24, 32]), np.array(curve)) is expected

@@ -185,7 +185,7 @@ async def stop_under_load(url: str, server: "subprocess.Popen[bytes]") -> tuple[
     ("arguments", "text"),
     [
         (["--model", "a=MODEL", "a=MODEL"], "two models are named a"),
-        (["--model", "MODEL", "--queue", "10"], "queue is 10; expected at least 256"),
+        (["--model", "MODEL", "--queue", "10"], "queue is 10; expected at least 384"),
         (["--model", "MODEL", "--token-file", "TOKEN"], "expected one line of visible ASCII"),
     ],
 )
