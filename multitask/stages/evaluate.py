@@ -22,7 +22,7 @@ from multitask.runs.artefact import Weights, is_run, locate_model
 from multitask.runtime.options import RunOptions
 from multitask.stages.reads import changed_file
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
+from multitask.stages.settings.evaluate import ON_DEV, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
@@ -35,13 +35,6 @@ task the model was trained on, and the geometry of its embeddings of the similar
 predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or [rows, labels] in file order; for average
 precision, the predictions are probabilities). Dev files that differ from those that selected the run's best model are
 refused.
-"""
-
-evaluate_on_suites = partial(run_stage, ON_SUITES)
-"""Score a model's frozen embeddings on SentEval's tasks; the data is SentEval's folder.
-
-The artefact has the same files as that of `evaluate_on_dev`, with the scores that the papers' tables report. It also
-lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
 """
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
+from scipy.stats import binomtest
 
 from minbert.files import atomic_file, read_arrays
 from multitask.evaluation.statistics import LEVEL, POWER
@@ -94,9 +95,8 @@ class Rate:
         If the trials have different probabilities, as with several batch sizes, the bounds hold for the mean
         probability with at most the same error (Hoeffding 1956).
         """
-        held, others = self.holds, self.trials - self.holds
-        low = float(betaincinv(held, others + 1, level / 2)) if held else 0.0
-        return low, float(betaincinv(held + 1, others, 1 - level / 2)) if others else 1.0
+        found = binomtest(self.holds, self.trials).proportion_ci(1 - level, "exact")
+        return float(found.low), float(found.high)
 
     def detectable(self, bound: float, level: float = LEVEL) -> float:
         """The smallest rate whose lower bound would be above `bound` with a probability of `POWER`; 1 if none is."""
