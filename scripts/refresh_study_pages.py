@@ -11,6 +11,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
@@ -54,16 +55,18 @@ MATTERS_NOT = {
 
 @cache
 def published(name: str, pages: Path = PAGES) -> PresetResults:
-    """The tables of a file of results."""
+    """The tables of a file of results, those from runs that have been kept."""
+    results = read_published(pages / "results", name)
     packed = pages / "results" / "runs" / f"{name}.tar.xz"
     if not packed.is_file():
-        return read_published(pages / "results", name)
+        return results
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder)
     with tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")
     (record,) = folder.glob(Record.path(Path(), "*").name)
-    return PresetResults.read(folder, record.stem.partition("-")[2])
+    kept = PresetResults.read(folder, record.stem.partition("-")[2]).finished_tables
+    return replace(results, tables=tuple(kept.get(table.table.key, table) for table in results.tables))
 
 
 @cache

@@ -94,7 +94,7 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     report: tuple[PresetResults, Path], tmp_path: Path
 ) -> None:
     runs, folder = report
-    publish(folder, tmp_path / "results" / "new.parquet", ["objectives"])
+    publish(folder, tmp_path / "results" / "new.parquet", ["objectives", "gradient"])
     (tmp_path / "results" / "runs").mkdir()
     publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
     found = with_verdicts("| <!-- new modified-as-good --> Text. | old | old |", tmp_path)
@@ -104,6 +104,8 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     )
     assert markdown_text(with_examples) in found
     assert markdown_text(seeds_alone) not in found
+    other = with_verdicts("| <!-- new margin --> Text, of a table without runs. | old | old |", tmp_path)
+    assert " | old | old |" not in other
 
 
 def test_tables_that_are_not_named_stay_as_they_are_published(
