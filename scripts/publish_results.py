@@ -24,6 +24,7 @@ import pyarrow
 from pyarrow import compute, parquet
 
 from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
+from multitask.data.contamination import RECORD
 from multitask.runs.artefact import DONE, KEEP, Artefact, without_folders
 from scripts.refresh_study_pages import PAGES
 from studies.engine.record import Record
@@ -82,9 +83,9 @@ def _of_tables(record: Record, keys: Collection[str]) -> Record:
 
 
 def _copy_without_model(run: Artefact, copy: Path) -> None:
-    """A complete run that keeps no model and has its predictions with the digits of float16."""
+    """A complete run without its model and what that was trained on, and with predictions in the digits of float16."""
     run.require_complete()
-    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", KEEP, DONE))
+    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, KEEP, DONE))
     for path in copy.glob("*.json"):  # labels name the data's folder, ensembles those of their members
         text = read_text(path).replace(f"{run.folder.parent}/", "")
         write_text(path, re.sub(r'"/[^"]*/([^"/]*)"', r'"\1"', text))
