@@ -55,6 +55,7 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
 
     Raises:
         InputError: no checkpoint has this name, a file is damaged, or the hub cannot be reached.
+        OSError: the cache's disk is full or may not be written.
     """
     if Path(name).is_dir():
         folder = Path(name)
@@ -211,7 +212,8 @@ def hub_errors(name: str, revision: str | None) -> Iterator[None]:
         raise InputError(f"{where}: no such folder, and no such checkpoint on the hub ({reason})") from None
     except OSError as error:
         if error.errno in OF_A_DISK:
-            raise
+            path = error.filename or huggingface_hub.constants.HF_HUB_CACHE
+            raise OSError(error.errno, error.strerror, path) from None
         raise InputError(
             f"{name}: not a local folder, not in the cache, and the hub cannot be reached; connect once, or pass "
             f"a folder (`hf download {name} --local-dir FOLDER` on a connected machine), or use {BUNDLED}"

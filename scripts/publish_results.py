@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow
 from pyarrow import compute, parquet
 
+from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
 from multitask.data.contamination import RECORD
 from multitask.runs.artefact import DONE, KEEP, Artefact, without_folders
@@ -50,8 +51,8 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
 def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:
     """Pack the runs of a preset's tables into a tar file, without their models and without the folders of this machine.
 
-    Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, or a
-    run is damaged.
+    Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, a run
+    is damaged, or the file's runs have another start or other data.
     """
     record = _of_tables(Record.read(folder, preset), keys)
     with TemporaryDirectory() as temporary, atomic_file(file) as path:
@@ -60,6 +61,8 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
             with tarfile.open(file) as archive:
                 archive.extractall(packed, filter="data")
             earlier = Record.read(packed, preset)
+            if (earlier.start, earlier.data) != (record.start, record.data):
+                raise InputError(f"{file}: has runs from {earlier.start} on {earlier.data}; take another name")
             others = _of_tables(earlier, {table.key for table in earlier.tables} - set(keys))
             record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
         for name in record.artefacts(*keys):
@@ -69,7 +72,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
             shutil.rmtree(packed / unneeded)
         record.write(packed)
         with tarfile.open(path, "w:xz") as archive:
-            archive.add(packed, ".")
+            archive.add(packed, ".", filter=_of_nobody)
 
 
 def _of_tables(record: Record, keys: Collection[str]) -> Record:
@@ -80,6 +83,11 @@ def _of_tables(record: Record, keys: Collection[str]) -> Record:
     tables = tuple(table for table in record.tables if table.key in keys)
     start, data = without_folders(record.start), without_folders(record.data)
     return replace(record, start=start, data=data, tables=tables, runs=runs)
+
+
+def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the name of a user, and readable by all."""
+    return member.replace(uid=0, gid=0, uname="", gname="", mode=0o755 if member.isdir() else 0o644, deep=False)
 
 
 def _copy_without_model(run: Artefact, copy: Path) -> None:

@@ -6,16 +6,14 @@ other dev examples, or if they were not kept, the tables of results/FILE.parquet
 from the same files. results/claims.csv has all claims about these tables.
 """
 
-import atexit
 import re
-import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas
@@ -32,7 +30,7 @@ from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
 from studies.report.claims import Claim, judge, read_claims
 from studies.report.figures import Interval, Picture, intervals, lines, standalone
-from studies.report.from_data import read_published
+from studies.report.from_data import SeedsAlone, read_published
 from studies.report.preset_results import PresetResults
 from studies.report.report import MARKS
 from studies.report.sections import Section, as_intervals
@@ -54,19 +52,37 @@ MATTERS_NOT = {
 
 
 @cache
-def published(name: str, pages: Path = PAGES) -> PresetResults:
-    """The tables of a file of results, those from runs that have been kept."""
+def published(name: str, pages: Path) -> PresetResults:
+    """The tables of a file of results, those from runs that have been kept. Raises InputError if the two differ."""
     results = read_published(pages / "results", name)
     packed = pages / "results" / "runs" / f"{name}.tar.xz"
     if not packed.is_file():
         return results
-    folder = Path(mkdtemp())
-    atexit.register(shutil.rmtree, folder)
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+    folder = Path(unpacked(packed).name)
     (record,) = folder.glob(Record.path(Path(), "*").name)
     kept = PresetResults.read(folder, record.stem.partition("-")[2]).finished_tables
+    for table in results.tables:
+        if table.table.key in kept and scores_of(table) != scores_of(kept[table.table.key]):
+            raise InputError(f"{packed}: other scores in table {table.table.key} than {name}.parquet; publish it again")
     return replace(results, tables=tuple(kept.get(table.table.key, table) for table in results.tables))
+
+
+@cache
+def unpacked(packed: Path) -> TemporaryDirectory[str]:
+    """A folder with the runs of a tar file, which is there until the process ends."""
+    folder = TemporaryDirectory(ignore_cleanup_errors=True)
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder.name, filter="data")
+    return folder
+
+
+def scores_of(table: TableResults) -> dict[tuple[str, int], list[float]]:
+    """The scores of a table's columns by row and seed."""
+    return {
+        (row.key, run.seed): [run.evaluation["scores"][task] for task in table.table.columns]
+        for row, runs in table.rows
+        for run in runs
+    }
 
 
 @cache
@@ -93,20 +109,22 @@ def with_verdicts(page: str, pages: Path = PAGES) -> str:
 
 
 def decided() -> pandas.DataFrame:
-    """All claims about published tables, by the file of results that decides them."""
+    """All claims about published tables, by the file of results that decides them, and what the intervals cover."""
     found = []
     for name in sorted(path.stem for path in (PAGES / "results").glob("*.parquet")):
-        tables = published(name).finished_tables
-        about = [claim for claim in claims().values() if any(one["table"] in tables for one in claim.tables)]
-        found.append(
-            judge(about, tables, {})[["paper", "section", "text", "kind", "number", "status"]].assign(file=name)
-        )
-    return pandas.concat(found)
+        tables = published(name, PAGES).finished_tables
+        for key, claim in claims().items():
+            known = next((tables[one["table"]] for one in claim.tables if one["table"] in tables), None)
+            if known is not None:
+                covers = "seeds" if isinstance(known.samples, SeedsAlone) else "seeds and dev examples"
+                found.append(judge([claim], tables, {}).assign(file=name, key=key, covers=covers))
+    columns = ["file", "key", "paper", "section", "text", "kind", "number", "covers", "status"]
+    return pandas.concat(found)[columns]
 
 
 def table(name: str, key: str) -> TableResults:
     """A table of a file of results."""
-    return published(name).finished_tables[key]
+    return published(name, PAGES).finished_tables[key]
 
 
 def shown(contrast: Uncertain | None, of_paper: float = np.nan) -> Interval:
@@ -186,7 +204,7 @@ def of_section(section: Section | None, place: int) -> Picture:
 
 def decoupled(place: int) -> Picture:
     """A figure of ten epochs with contrastive and decoupled losses: scores, or norms of the gradient."""
-    return of_section(decoupling_section("decoupled-long", published("gradient-dissipation")), place)
+    return of_section(decoupling_section("decoupled-long", published("gradient-dissipation", PAGES)), place)
 
 
 def shares() -> Picture:
@@ -215,7 +233,7 @@ def reliability() -> Picture:
 FIGURES: dict[str, Callable[[], Picture]] = {
     "report-orderings": orderings,
     "report-no-difference": no_difference,
-    "paradigm-training": lambda: of_section(long_section(published("gradient-paradigm")), 0),
+    "paradigm-training": lambda: of_section(long_section(published("gradient-paradigm", PAGES)), 0),
     "paradigm-components": components,
     "paradigm-starts": starts,
     "dissipation-training": lambda: decoupled(0),
@@ -232,7 +250,7 @@ def refresh() -> None:
         write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
     for page in sorted(PAGES.glob("*.md")):
         write_text(page, with_verdicts(read_text(page)))
-    write_text(PAGES / "results" / "claims.csv", decided().to_csv(index=False))
+    write_text(PAGES / "results" / "claims.csv", decided().to_csv(index=False, lineterminator="\n"))
 
 
 if __name__ == "__main__":

@@ -256,13 +256,16 @@ class Probe(Computing, _Model):
 
 
 @settings
-class Export(_Pooling, _Model):
+class Export(_Model):
     """Write a model and its tokenizer as a folder that other libraries load.
 
     Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
     tasks.
     """
 
+    pooling: Pooling = field(default="auto", kw_only=True)
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
+    with. Not for transformers."""
     output: Path | None = None
     """Folder to write: a new or empty one, or an earlier export, which is replaced. Required without --push."""
     to: Literal["transformers", "sentence-transformers", "onnx"] | None = None

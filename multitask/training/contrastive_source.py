@@ -208,11 +208,11 @@ def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int)
 def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
     """A source's batches for one epoch (from 0), in random order and with mixed lengths; Quora is down-sampled.
 
-    Sorting by length would give hard negatives similar lengths. Raises InputError for an epoch of one row.
+    Sorting by length would give hard negatives similar lengths. Raises InputError for batches of one row.
     """
     share = quora_share if name in ("quora", "paraphrase") else 1.0
     rows = epoch_rows(size, max(round(share * size), 1), epoch, seed, f"{name} views")
-    if len(rows) < 2:
-        raise InputError(f"{name}: one row an epoch; expected two or more, since the negatives of a row are the others")
+    if min(len(rows), batch_size) < 2:
+        raise InputError(f"{name}: batches of one row; expected two rows or more, as the others are a row's negatives")
     # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]

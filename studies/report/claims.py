@@ -314,7 +314,7 @@ class Evaluator:
             return early(np.array([line["step"] for line in run.history]), np.array(run.curve(SCORE)))
 
         runs = {row: [run for run in self._known.runs.get(row, ()) if run.curve(SCORE)] for row in rows}
-        return ", ".join(self._label(row) for row, of in runs.items() if not all(map(settled, of)))
+        return ", ".join(self._label(row) for row, of in runs.items() if not of or not all(map(settled, of)))
 
     def _optima_differ(self, rows: Sequence[str], columns: Sequence[str], equal: float) -> Statement:
         """Two columns each score higher at their own best row than at the other's.

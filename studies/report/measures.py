@@ -57,7 +57,7 @@ MEASURES: Mapping[str, Callable[..., Measure]] = {
     "last": last,
     "highest": highest,
     "shrinks": shrinks,
-    "fall": lambda: lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None,
+    "fall": lambda: lambda run: float(np.nanmax(curve) - curve[-1]) if len(curve := run.curve(SCORE)) > 1 else None,
     "last score": lambda: lambda run: curve[-1] if (curve := run.curve(SCORE)) else None,
 }
 """Measures of training by their names in conditions. A fall is the highest dev score less that at the end."""

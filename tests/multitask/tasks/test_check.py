@@ -218,10 +218,11 @@ def test_labels_that_may_be_misspelt_are_pointed_out_unless_labels_are_declared(
     (tmp_path / "t.toml").write_text(f"{declared}labels={sorted(set(labels))}\n")
     assert check_data(tmp_path / "t.toml", tokenizer).hints == []
     (tmp_path / "t.toml").write_text(declared)
-    (tmp_path / "x.csv").write_text("q,c\n" + "".join(f"w {i},label {i}\n" for i in range(2002)))
+    labels = ["n/a", *(f"label {i}" for i in range(1500))] * 2
+    (tmp_path / "x.csv").write_text("q,c\n" + "".join(f"w {i},{label}\n" for i, label in enumerate(labels)))
     report = check_data(tmp_path / "t.toml", tokenizer)
     assert "different labels" in report.problems[0]
-    assert report.hints == []  # they are as many as the square of the labels
+    assert report.hints == []  # a comparison of each with each would take minutes
 
 
 def test_terminals_get_few_and_printable_lines(tmp_path, tokenizer):
