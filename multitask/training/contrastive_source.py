@@ -210,9 +210,9 @@ def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora
 
     Sorting by length would give hard negatives similar lengths. Raises InputError for batches of one row.
     """
-    share = quora_share if name in ("quora", "paraphrase") else 1.0
-    rows = epoch_rows(size, max(round(share * size), 1), epoch, seed, f"{name} views")
-    if min(len(rows), batch_size) < 2:
+    if min(size, batch_size) < 2:
         raise InputError(f"{name}: batches of one row; expected two rows or more, as the others are a row's negatives")
+    share = quora_share if name in ("quora", "paraphrase") else 1.0
+    rows = epoch_rows(size, max(round(share * size), 2), epoch, seed, f"{name} views")
     # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
