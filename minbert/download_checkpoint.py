@@ -29,6 +29,7 @@ BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 LARGEST_DOWNLOAD = 40 * 2**30
 """Bytes of the largest file that is downloaded: fp32 weights of the largest encoder that loads."""
 OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
+"""Numbers of errors of a disk that is full or may not be written; the others are taken for those of the network."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 HUB_EXTRAS = (
     "tokenizer.json",
@@ -198,7 +199,7 @@ def _as_named(blob: Path) -> bool:
 def hub_errors(name: str, revision: str | None) -> Iterator[None]:
     """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do.
 
-    Those of the disk with the cache stay what they are.
+    Errors of the disk that has the cache stay OSErrors, and name the cache if they name no file.
     """
     try:
         yield

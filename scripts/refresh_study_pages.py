@@ -108,7 +108,7 @@ def with_verdicts(page: str, pages: Path = PAGES) -> str:
     return ROW.sub(filled, page)
 
 
-def decided() -> pandas.DataFrame:
+def all_verdicts() -> pandas.DataFrame:
     """All claims about published tables, by the file of results that decides them, and what the intervals cover."""
     found = []
     for name in sorted(path.stem for path in (PAGES / "results").glob("*.parquet")):
@@ -250,7 +250,7 @@ def refresh() -> None:
         write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
     for page in sorted(PAGES.glob("*.md")):
         write_text(page, with_verdicts(read_text(page)))
-    write_text(PAGES / "results" / "claims.csv", decided().to_csv(index=False, lineterminator="\n"))
+    write_text(PAGES / "results" / "claims.csv", all_verdicts().to_csv(index=False, lineterminator="\n"))
 
 
 if __name__ == "__main__":

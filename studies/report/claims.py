@@ -346,7 +346,7 @@ class Evaluator:
 def early(steps: Values, curve: Values) -> bool:
     """Whether a training's scores at these steps came near to their highest within its first half.
 
-    An undefined score, as of embeddings that are all the same, is none.
+    Undefined scores, as of embeddings that are all the same, do not count.
     """
     near = steps[curve > np.nanmax(curve, initial=-np.inf) - KEEPS]
     return len(near) > 0 and bool(near[0] <= steps[-1] / 2)
