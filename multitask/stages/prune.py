@@ -7,7 +7,9 @@ example the start weights. For a state early in training, run a shorter training
 same seed, a run of one epoch has exactly the weights of a longer run after its first epoch.
 """
 
+import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +52,11 @@ from multitask.training.importance_scores import (
 )
 from multitask.training.source import Source, TaskSource
 
+logger = logging.getLogger("multitask")
+
 CHECKPOINT = "pruned"
+ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
+"""Settings that decide what is removed by its scores, but not the scores."""
 
 Score = Callable[[Units], Units]
 """From factors (1: present, 0: removed) to scores."""
@@ -74,7 +80,7 @@ def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run
     """Prune into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed)
     source = begin if len(models) == 1 else _rewound(models[1], begin)
-    score, seen = _scoring(begin, data, config, run.runtime)
+    score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     (source.trained_on | begin.trained_on | seen).keep(run.folder)
     kept, scores = choose(begin.encoder.config, score, config)
@@ -102,8 +108,9 @@ def _rewound(weights: Weights, begin: Start) -> Start:
     return source
 
 
-def _scoring(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> tuple[Score, TrainedOn]:
+def _scoring(begin: Start, data: Path, config: PruneConfig, run: OpenRun) -> tuple[Score, TrainedOn]:
     """How units are scored, and the rows that are read for it."""
+    runtime = run.runtime
     if config.score == "random":
         return lambda factors: random_scores(begin.encoder.config, config.seed), TrainedOn()
     if config.score == "magnitude":
@@ -115,7 +122,34 @@ def _scoring(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
     rows = drawn_rows(len(source), config.train_limit)
     batches = scored_batches(rows, config.batch_size, config.seed)
     seen = TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in read.sentences])
+    if (earlier := _earlier_scores(run.artefact, begin.encoder.config)) is not None:
+        return lambda factors: earlier, seen
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime), seen
+
+
+def _earlier_scores(run: Artefact, shape: BertConfig) -> Units | None:
+    """The scores that a complete run beside this one computed from the same start and rows, e.g. for another share."""
+    wanted = _decides_scores(run)
+    if wanted["config"]["rounds"] > 1:  # later rounds score what the earlier ones have left
+        return None
+    for folder in sorted(run.folder.parent.glob(f"{STAGE.name}-*")):
+        other = Artefact(folder)
+        with suppress(InputError):  # a damaged run, or of another version
+            if other.done and _decides_scores(other) == wanted:
+                other.check()
+                logger.info("scores: those of %s", folder)
+                return _read_scores(folder / "scores.npz", shape)
+    return None
+
+
+def _decides_scores(run: Artefact) -> dict[str, Any]:
+    """What the scores of a run with one round depend on: its inputs without the model to rewind to, its settings."""
+    inputs, config = (read_json(run.folder / f"{name}.json", dict) for name in ("inputs", "config"))
+    torch_version = inputs.pop("labels", {}).get("torch")
+    inputs["parents"] = inputs["parents"][:1]
+    del inputs["key"]
+    config = {name: value for name, value in config.items() if name not in ONLY_REMOVE}
+    return {"inputs": inputs, "torch": torch_version, "config": config}
 
 
 def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
@@ -206,6 +240,17 @@ def _normalized(scores: Tensor, left: Tensor) -> Tensor:
     """A layer's scores divided by the norm of the remaining units' scores (Michel et al. 2019, section 4.1)."""
     norm = scores[left].norm()
     return scores / norm if norm > 0 else scores
+
+
+def _read_scores(path: Path, shape: BertConfig) -> Units:
+    with np.load(path) as arrays:
+        heads, neurons = (torch.from_numpy(arrays[f"{name}_scores"]) for name in ("head", "neuron"))
+    present = Units.full(shape, 1)
+    cut = [
+        tuple(row[: len(layer)] for row, layer in zip(rows, layers, strict=True))
+        for rows, layers in ((heads, present.heads), (neurons, present.neurons))
+    ]
+    return Units(*cut)
 
 
 def _write_scores(path: Path, scores: Units, kept: Units) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
-from multitask.training.importance_scores import random_scores
+from multitask.training.importance_scores import random_scores, sensitivity
 from tests.multitask.stages.conftest import Run
 
 HALF = PruneConfig(share=0.5, batch_size=16)
@@ -179,6 +180,43 @@ def test_what_it_was_scored_on_counts_as_training_data(run, data, tmp_path):
     for score in ("magnitude", "random"):  # need no data
         pruned = run(replace(HALF, score=score), data=tmp_path / "nothing")
         assert not TrainedOn.read(pruned.folder).pairs_seen(*scored.sentences).any()
+
+
+# Scores of earlier runs.
+
+
+def test_another_share_of_the_same_start_is_scored_once(run, tiny_encoder, tuned, monkeypatch):
+    third = replace(HALF, share=0.3, what="heads")
+    alone = run(third, folder="alone")
+    own = partial(run, folder="own")
+    own()
+    scored = []
+    monkeypatch.setattr("multitask.stages.prune.sensitivity", lambda *given: scored.append(1) or sensitivity(*given))
+    again = own(third)
+    own(third, tiny_encoder, tuned.folder)  # rewinding does not change what is scored
+    assert not scored
+    for name in ("scores.npz", "trained_on.npz"):
+        assert (again.folder / name).read_bytes() == (alone.folder / name).read_bytes()
+    assert equal_weights(encoder(again), encoder(alone))
+    for change in ({"seed": 1}, {"uniformity_weight": 0.25}, {"train_limit": 20}, {"score": "task"}, {"signed": True}):
+        own(replace(HALF, **change))
+    own(HALF, tuned.folder)
+    own(replace(HALF, rounds=2))
+    assert len(scored) == 8
+
+
+def test_layers_of_unlike_sizes_reuse_scores(run):
+    pruned = run()
+    third = replace(HALF, share=0.3)
+    alone = run(third, pruned.folder, folder="alone")
+    run(HALF, pruned.folder, folder="own")
+    assert equal_weights(encoder(alone), encoder(run(third, pruned.folder, folder="own")))
+
+
+def test_damaged_scores_are_not_reused(run):
+    third = replace(HALF, share=0.3)
+    (run(folder="own").folder / "scores.npz").write_bytes(b"other")
+    assert torch.equal(*(torch.cat(kept_units(run(third, folder=name)).neurons) for name in ("own", "alone")))
 
 
 # Rewinding.
