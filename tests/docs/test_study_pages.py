@@ -2,7 +2,9 @@
 
 import csv
 import re
+import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from multitask.runs.artefact import KEEP, Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.refresh_study_pages import FIGURES, PAGES, all_verdicts, claims, with_verdicts
+from studies.engine.record import Record
 from studies.report.claims import judge
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
@@ -110,6 +113,28 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     assert markdown_text(without_runs.number.iloc[0]) in other
 
 
+def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
+    report: tuple[PresetResults, Path], tmp_path: Path
+) -> None:
+    runs, folder = report
+    publish(folder, tmp_path / "results" / "new.parquet", ["objectives"])
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
+    (table,) = Results.load(tmp_path / "results" / "new.parquet").tables
+    changed = replace(table, lines=table.lines.assign(value=table.lines.value + 0.001))
+    Results((changed,)).save(tmp_path / "results" / "new.parquet")
+    with pytest.raises(InputError, match=r"new\.tar\.xz: other scores in table objectives than new\.parquet"):
+        with_verdicts("| <!-- new plain --> All fail. | old | old |", tmp_path)
+
+
+def test_runs_of_another_start_are_not_added_to_an_archive(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
+    runs = report[0]
+    publish_runs(runs.folder, "sample", tmp_path / "new.tar.xz", ["objectives"])
+    shutil.copytree(runs.folder, tmp_path / "runs")
+    replace(Record.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
+    with pytest.raises(InputError, match=r"new\.tar\.xz: has runs from .* take another name"):
+        publish_runs(tmp_path / "runs", "sample", tmp_path / "new.tar.xz", ["gradient"])
+
+
 def test_tables_that_are_not_named_stay_as_they_are_published(
     report: tuple[PresetResults, Path], tmp_path: Path
 ) -> None:
@@ -146,6 +171,7 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     for keys in (["2", "objectives"], ["objectives"], ["simulations"], ["2"]):
         publish_runs(runs, "sample", tmp_path / "2.tar.xz", keys)
     with tarfile.open(tmp_path / "2.tar.xz") as archive:
+        assert {(of.uid, of.gid, of.uname, of.gname) for of in archive.getmembers()} == {(0, 0, "", "")}
         archive.extractall(tmp_path / "new", filter="data")
     copy = Artefact(tmp_path / "new" / model.name)
     assert (copy.seconds, copy.kept_models()) == (7.5, {})
