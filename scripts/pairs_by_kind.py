@@ -1,0 +1,43 @@
+"""Write SentEval's similarity pairs by kind of text: `python -m scripts.pairs_by_kind SENTEVAL OUTPUT`.
+
+OUTPUT/KIND/sts-train.csv gets as many pairs of each kind, drawn from the STS tasks of 2012 to 2016. `stability` of
+`studies.sparse_cse.stability` compares scores of heads and neurons between such folders.
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas
+
+from minbert.files import atomic_folder
+from multitask.evaluation.suite_data import read_sts
+
+KINDS = {
+    "captions": ("STS12/MSRvid", "STS14/images", "STS15/images"),
+    "headlines": ("STS13/headlines", "STS14/headlines", "STS15/headlines"),
+    "definitions": ("STS12/surprise.OnWN", "STS13/OnWN", "STS14/OnWN"),
+    "forums": ("STS14/deft-forum", "STS15/answers-forums", "STS15/belief", "STS16/answer-answer"),
+}
+
+
+def write(senteval: Path, output: Path, pairs: int) -> None:
+    """Write the folders. Raises InputError for a missing or malformed file."""
+    with atomic_folder(output) as temporary:
+        for kind, sets in KINDS.items():
+            places = [(senteval / "STS" / f"{year}-en-test", name) for year, name in (of.split("/") for of in sets)]
+            files = [of / f"STS.{part}.{name}.txt" for of, name in places for part in ("input", "gs")]
+            rows = read_sts(files).sampled(pairs)
+            first, second = rows.columns
+            frame = pandas.DataFrame({"sentence1": first, "sentence2": second, "similarity": rows.labels})
+            (temporary / kind).mkdir()
+            frame.insert(0, "id", [f"{kind}-{row}" for row in frame.index])
+            frame.to_csv(temporary / kind / "sts-train.csv", sep="\t")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("senteval", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--pairs", type=int, default=1400)
+    options = parser.parse_args()
+    write(options.senteval, options.output, options.pairs)
