@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json, write_json
+from minbert.files import atomic_file, read_arrays, read_json, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
@@ -129,27 +129,29 @@ def _scoring(begin: Start, data: Path, config: PruneConfig, run: OpenRun) -> tup
 
 def _earlier_scores(run: Artefact, shape: BertConfig) -> Units | None:
     """The scores that a complete run beside this one computed from the same start and rows, e.g. for another share."""
-    wanted = _decides_scores(run)
+    wanted = _inputs_of_scores(run)
     if wanted["config"]["rounds"] > 1:  # later rounds score what the earlier ones have left
         return None
     for folder in sorted(run.folder.parent.glob(f"{STAGE.name}-*")):
         other = Artefact(folder)
-        with suppress(InputError):  # a damaged run, or of another version
-            if other.done and _decides_scores(other) == wanted:
+        with suppress(InputError, OSError):  # damaged, being removed, or another user's
+            if other.done and _inputs_of_scores(other) == wanted:
                 other.check()
+                found = _read_scores(folder / "scores.npz", shape)
                 logger.info("scores: those of %s", folder)
-                return _read_scores(folder / "scores.npz", shape)
+                return found
     return None
 
 
-def _decides_scores(run: Artefact) -> dict[str, Any]:
+def _inputs_of_scores(run: Artefact) -> dict[str, Any]:
     """What the scores of a run with one round depend on: its inputs without the model to rewind to, its settings."""
     inputs, config = (read_json(run.folder / f"{name}.json", dict) for name in ("inputs", "config"))
-    torch_version = inputs.pop("labels", {}).get("torch")
-    inputs["parents"] = inputs["parents"][:1]
-    del inputs["key"]
-    config = {name: value for name, value in config.items() if name not in ONLY_REMOVE}
-    return {"inputs": inputs, "torch": torch_version, "config": config}
+    return {
+        "inputs": {name: value for name, value in inputs.items() if name not in ("key", "labels", "parents")},
+        "start": inputs.get("parents", [])[:1],
+        "torch": inputs.get("labels", {}).get("torch"),
+        "config": {name: value for name, value in config.items() if name not in ONLY_REMOVE},
+    }
 
 
 def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
@@ -243,14 +245,14 @@ def _normalized(scores: Tensor, left: Tensor) -> Tensor:
 
 
 def _read_scores(path: Path, shape: BertConfig) -> Units:
-    with np.load(path) as arrays:
-        heads, neurons = (torch.from_numpy(arrays[f"{name}_scores"]) for name in ("head", "neuron"))
-    present = Units.full(shape, 1)
-    cut = [
-        tuple(row[: len(layer)] for row, layer in zip(rows, layers, strict=True))
-        for rows, layers in ((heads, present.heads), (neurons, present.neurons))
-    ]
-    return Units(*cut)
+    arrays = read_arrays(path, "head_scores", "neuron_scores")
+    sizes = zip(*shape.layer_sizes, strict=True)
+    return Units(
+        *(
+            tuple(torch.from_numpy(row[:size]) for row, size in zip(rows, of, strict=True))
+            for rows, of in zip(arrays.values(), sizes, strict=True)
+        )
+    )
 
 
 def _write_scores(path: Path, scores: Units, kept: Units) -> None:

@@ -1,5 +1,6 @@
 """The prune stage: an artefact that every other stage starts from, rewinding, the choice against a slow one."""
 
+import os
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,14 @@ TUNED = FinetuneConfig(
 )
 SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=10)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run.", "word " * 40]
+
+
+class ScoredError(Exception):
+    """Scores were to be computed."""
+
+
+def refuse_to_score(*_given: object) -> None:
+    raise ScoredError
 
 
 @pytest.fixture
@@ -205,17 +214,46 @@ def test_another_share_of_the_same_start_is_scored_once(run, tiny_encoder, tuned
     assert len(scored) == 8
 
 
-def test_layers_of_unlike_sizes_reuse_scores(run):
+@pytest.mark.parametrize("change", [{"batch_size": 8}, {"max_length": 8}, {"pooling": "cls"}, {}], ids=str)
+def test_scores_of_other_settings_or_rows_are_not_reused(change, run, data, monkeypatch, tmp_path):
+    own = partial(run, folder="own")
+    own()
+    rows = (data / "sts-train.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "sts-train.csv").write_text("\n".join(rows[:-1]) + "\n", encoding="utf-8")
+    monkeypatch.setattr("multitask.stages.prune.sensitivity", refuse_to_score)
+    with pytest.raises(ScoredError):
+        own(replace(HALF, share=0.3, **change), data=data if change else tmp_path)
+
+
+@pytest.mark.parametrize("what", ["multitask.runs.artefact.machine_name", "torch.__version__"])
+def test_scores_of_another_machine_or_torch_are_not_reused(what, run, monkeypatch):
+    own = partial(run, folder="own")
+    own()
+    monkeypatch.setattr("multitask.stages.prune.sensitivity", refuse_to_score)
+    monkeypatch.setattr(what, "2.99.0" if what == "torch.__version__" else lambda device: "another")
+    with pytest.raises(ScoredError):
+        own(replace(HALF, share=0.3))
+
+
+def test_layers_of_unlike_sizes_reuse_scores(run, monkeypatch):
     pruned = run()
     third = replace(HALF, share=0.3)
     alone = run(third, pruned.folder, folder="alone")
     run(HALF, pruned.folder, folder="own")
+    monkeypatch.setattr("multitask.stages.prune.sensitivity", refuse_to_score)
     assert equal_weights(encoder(alone), encoder(run(third, pruned.folder, folder="own")))
 
 
-def test_damaged_scores_are_not_reused(run):
-    third = replace(HALF, share=0.3)
-    (run(folder="own").folder / "scores.npz").write_bytes(b"other")
+@pytest.mark.parametrize("damage", ["scores.npz", "inputs.json", "scores of the same size and time"])
+def test_damaged_scores_are_not_reused(damage, run):
+    third, earlier = replace(HALF, share=0.3), run(folder="own").folder
+    if damage == "scores of the same size and time":
+        path = earlier / "scores.npz"
+        stat = path.stat()
+        path.write_bytes(b"0" * stat.st_size)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    else:
+        (earlier / damage).write_text("{}", encoding="utf-8")
     assert torch.equal(*(torch.cat(kept_units(run(third, folder=name)).neurons) for name in ("own", "alone")))
 
 
@@ -223,7 +261,7 @@ def test_damaged_scores_are_not_reused(run):
 
 
 def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_encoder):
-    stayed, rewound = run(start=tuned.folder), run(HALF, tuned.folder, tiny_encoder)
+    stayed, rewound = run(start=tuned.folder), run(HALF, tuned.folder, tiny_encoder, folder="scored again")
     for one, other in zip(kept_units(stayed).tensors, kept_units(rewound).tensors, strict=True):
         assert torch.equal(one, other)
     assert equal_weights(encoder(rewound), without_units(encoder(tiny_encoder), kept_units(stayed)))
