@@ -1,16 +1,19 @@
 """Write SentEval's similarity pairs by kind of text: `python -m scripts.pairs_by_kind SENTEVAL OUTPUT`.
 
-OUTPUT/KIND/sts-train.csv gets as many pairs of each kind, drawn from the STS tasks of 2012 to 2016. `stability` of
-`studies.sparse_cse.stability` compares scores of heads and neurons between such folders.
+OUTPUT/KIND/sts-train.csv gets as many different pairs of each kind, drawn from the STS tasks of 2012 to 2016.
+`kinds_of_text` of `studies.sparse_cse.stability` compares scores of heads and neurons between such folders.
 """
 
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas
 
+from minbert.errors import InputError
 from minbert.files import atomic_folder
 from multitask.evaluation.suite_data import read_sts
+from multitask.runtime.random_streams import generator
 
 KINDS = {
     "captions": ("STS12/MSRvid", "STS14/images", "STS15/images"),
@@ -21,14 +24,21 @@ KINDS = {
 
 
 def write(senteval: Path, output: Path, pairs: int) -> None:
-    """Write the folders. Raises InputError for a missing or malformed file."""
+    """Write the folders. Raises InputError for a missing or malformed file, or too few pairs of a kind."""
     with atomic_folder(output) as temporary:
         for kind, sets in KINDS.items():
             places = [(senteval / "STS" / f"{year}-en-test", name) for year, name in (of.split("/") for of in sets)]
             files = [of / f"STS.{part}.{name}.txt" for of, name in places for part in ("input", "gs")]
-            rows = read_sts(files).sampled(pairs)
+            rows = read_sts(files)
             first, second = rows.columns
             frame = pandas.DataFrame({"sentence1": first, "sentence2": second, "similarity": rows.labels})
+            frame = frame.drop_duplicates(["sentence1", "sentence2"], ignore_index=True)
+            if len(frame) < pairs:
+                raise InputError(
+                    f"{senteval}: {len(frame):,} different pairs of {kind}; pass --pairs {len(frame)} or less"
+                )
+            drawn = generator(0, "pairs of a kind").permutation(len(frame))[:pairs]
+            frame = frame.take(np.sort(drawn)).reset_index(drop=True)
             (temporary / kind).mkdir()
             frame.insert(0, "id", [f"{kind}-{row}" for row in frame.index])
             frame.to_csv(temporary / kind / "sts-train.csv", sep="\t")
@@ -38,6 +48,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("senteval", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--pairs", type=int, default=1400)
+    parser.add_argument("--pairs", type=int, default=1408)
     options = parser.parse_args()
     write(options.senteval, options.output, options.pairs)

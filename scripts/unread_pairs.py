@@ -1,24 +1,29 @@
-"""Compare pruned encoders on test pairs that no score has read: `python -m scripts.unread_pairs`.
+"""How much reading test pairs helps a pruned encoder: `python -m scripts.unread_pairs`.
 
     python -m scripts.unread_pairs RUNS DATA SENTEVAL > docs/studies/results/unread-pairs.csv
 
-The score that ranks heads and neurons reads the training pairs of DATA, among which are test pairs of SENTEVAL. RUNS
-has the tables `sparsity-own` and `sparsity` of the preset `small`, e.g. those of results/runs/sparse-cse.tar.xz.
+The score that ranks heads and neurons reads the training pairs of DATA, among which are test pairs of SENTEVAL.
+Sub-sets of a test that have read pairs have unread ones, too, whose sentences no training pair has. Differences are
+compared between the two. RUNS has the tables `sparsity-own` and `sparsity` of the preset `small`, e.g. those of
+docs/studies/results/runs/sparse-cse.tar.xz.
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas
+from numpy.typing import NDArray
 from scipy import stats
 
+from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation.score_intervals import Answers
 from multitask.evaluation.statistics import Values
-from multitask.evaluation.suite_data import Mask
+from multitask.evaluation.suite_data import LabelledRows, Mask
 from multitask.evaluation.suite_sets import SETS
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
@@ -27,43 +32,64 @@ from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
-LOW = SHARES[:4]
+LOW = "1% to 20%"
+SHARES_OF = {LOW: tuple(share for share in SHARES if share <= 0.2), **{f"{share:.0%}": (share,) for share in SHARES}}
+FEWEST = 20
+"""Pairs of a task, read and unread each, that are enough for a correlation."""
 
 
-def unread(data: Path, senteval: Path) -> dict[str, Mask]:
-    """For each similarity task, its scored pairs that are no training pair of the data."""
-    read = TrainedOn.of_rows(
-        [hash_sentences(of) for of in load_rows(task_named(data, "similarity"), "train").sentences]
-    )
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The scored pairs of a task."""
+
+    labels: NDArray[np.float64]  # [pairs] gold similarities
+    read: Mask  # [pairs] training pairs, too
+    unread: Mask  # [pairs] of the same sub-sets, with two sentences that no training pair has
+
+    @classmethod
+    def of(cls, rows: LabelledRows, training: TrainedOn) -> "ScoredPairs":
+        """The pairs of a task's rows."""
+        columns, scored = rows.scored_columns, rows.scored
+        read = training.pairs_seen(*columns)
+        touched = np.any([training.sentences_seen(column) for column in columns], axis=0)
+        parts = rows.parts[scored]
+        return cls(rows.labels[scored], read, ~touched & np.isin(parts, parts[read]))
+
+
+def pairs_of_tasks(data: Path, senteval: Path) -> dict[str, ScoredPairs]:
+    """Of the similarity tasks, those with enough read and unread pairs."""
+    sentences = load_rows(task_named(data, "similarity"), "train").sentences
+    training = TrainedOn.of_rows([hash_sentences(column) for column in sentences])
     assert SMALL.suites.limit is not None, "the preset scores samples"
-    sampled = {of.name: of.read(of.paths(senteval)).sampled(SMALL.suites.limit) for of in SETS["sts"]}
-    return {name: ~read.pairs_seen(*rows.scored_columns) for name, rows in sampled.items()}
+    rows = {of.name: of.read(of.paths(senteval)).sampled(SMALL.suites.limit) for of in SETS["sts"]}
+    found = {name: ScoredPairs.of(of, training) for name, of in rows.items()}
+    return {name: of for name, of in found.items() if min(of.read.sum(), of.unread.sum()) >= FEWEST}
 
 
-def scores(table: TableResults, rows: Mapping[str, Mask]) -> dict[str, Values]:
-    """Mean of Spearman's correlation over the tasks, on some of their pairs, by row: [seeds]."""
+def scores(table: TableResults, labels: Mapping[str, Values], kept: Mapping[str, Mask]) -> dict[str, Values]:
+    """Mean of Spearman's correlation over tasks, on some of their pairs, by row: [seeds], those that all rows have.
 
-    def score(answers: Mapping[str, Answers], task: str, kept: Mask) -> float:
-        of = answers[task]
-        return float(stats.spearmanr(of.labels[kept], of.predictions[kept]).statistic)
+    Raises InputError if the runs were scored on pairs with other labels.
+    """
 
-    seeds = set.intersection(*({run.seed for run in runs} for runs in table.runs.values()))
-    return {
-        row: np.array(
-            [
-                np.mean([score(run.answers, task, kept) for task, kept in rows.items()])
-                for run in sorted(runs, key=lambda run: run.seed)
-                if run.seed in seeds
-            ]
-        )
-        for row, runs in table.runs.items()
-    }
+    def score(of: Answers, task: str) -> float:
+        if not np.array_equal(of.labels, labels[task]):
+            raise InputError(
+                f"{task}: other labels than the runs have; pass SentEval's folder that they were scored on"
+            )
+        return float(stats.spearmanr(of.labels[kept[task]], of.predictions[kept[task]]).statistic)
+
+    seeds = sorted(set.intersection(*({run.seed for run in runs} for runs in table.runs.values())))
+    found = {}
+    for row, runs in table.runs.items():
+        of_seed = {run.seed: run.answers for run in runs if run.seed in seeds}
+        found[row] = np.array([np.mean([score(of_seed[seed][task], task) for task in kept]) for seed in seeds])
+    return found
 
 
 def differences(found: Mapping[str, Values]) -> Iterator[tuple[str, Values]]:
     """Of scores after pruning by score: less those at random, and less those of the whole encoder, by seed."""
-    groups = {"1% to 20%": LOW, **{f"{share:.0%}": (share,) for share in SHARES}}
-    for name, shares in groups.items():
+    for name, shares in SHARES_OF.items():
         by_score, at_random = (
             np.mean([found[pruned(share, criterion)] for share in shares], axis=0) for criterion in ("score", "random")
         )
@@ -72,19 +98,25 @@ def differences(found: Mapping[str, Values]) -> Iterator[tuple[str, Values]]:
 
 
 def compare(runs: Path, data: Path, senteval: Path) -> pandas.DataFrame:
-    """The differences on all pairs and on those unread, with 95% intervals over seeds, paired by seed."""
-    tables, new = PresetResults.read(runs, "small").finished_tables, unread(data, senteval)
-    pairs = {"all": {name: np.ones_like(kept) for name, kept in new.items()}, "unread": new}
+    """The differences on read and on unread pairs, and between the two, with 95% intervals over seeds, paired by seed.
+
+    Raises InputError for a missing or malformed file, or runs of other data.
+    """
+    tables, pairs = PresetResults.read(runs, "small").finished_tables, pairs_of_tasks(data, senteval)
+    labels = {name: of.labels for name, of in pairs.items()}
     lines = []
     for key in ("sparsity-own", "sparsity"):
-        for which, rows in pairs.items():
-            for name, values in differences(scores(tables[key], rows)):
+        read, unread = (
+            dict(differences(scores(tables[key], labels, kept)))
+            for kept in ({name: of.read for name, of in pairs.items()}, {name: of.unread for name, of in pairs.items()})
+        )
+        for name in read:
+            of_pairs = {"read": read[name], "unread": unread[name], "read less unread": read[name] - unread[name]}
+            for which, values in of_pairs.items():
                 interval = stats.ttest_1samp(values, 0).confidence_interval()
-                count = sum(int(kept.sum()) for kept in rows.values())
-                lines.append((key, which, count, name, len(values), values.mean(), interval.low, interval.high))
-    return pandas.DataFrame(
-        lines, columns=["table", "pairs", "count", "difference", "seeds", "mean", "low", "high"]
-    ).round(4)
+                lines.append((key, name, which, len(values), values.mean(), interval.low, interval.high))
+    columns = ["table", "difference", "pairs", "seeds", "mean", "low", "high"]
+    return pandas.DataFrame(lines, columns=columns).round(4)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""How stable SparseCSE's score is: agreement of the units' ranks over pairs, seeds, batch sizes and sets of data.
+"""How stable SparseCSE's score is: agreement of the units' ranks over pairs, kinds of text, seeds and batch sizes.
 
     reliability("all-minilm-l6-v2", Path("FOLDER"), PruneConfig(), RunOptions())
+    kinds_of_text("all-minilm-l6-v2", [Path("captions"), Path("headlines")], PruneConfig(), RunOptions())
     found = stability("all-minilm-l6-v2", Path("FOLDER"), PruneConfig(), seeds=3, options=RunOptions())
     found.groupby(["differs", "units"], sort=False).mean()
 
@@ -9,7 +10,7 @@ compared by Spearman's correlation, of heads and of neurons separately.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,11 @@ BATCH_SIZES = (16, 32, 128)
 """What batches of 64 are compared with."""
 KINDS = ("heads", "neurons")
 SHARE = 0.1
+DRAWS = 50
 Scores = Callable[[Rows, int, int], Units]
 """From rows, a batch size and a seed of the batches to the units' scores."""
+ByBatch = Mapping[str, Values]
+"""The scores that each batch gives, by kind of units: [batches, units]."""
 
 
 def stability(
@@ -47,54 +51,73 @@ def stability(
     seeds: int,
     options: RunOptions,
     batch_sizes: Sequence[int] = BATCH_SIZES,
-    others: Sequence[Path] = (),
 ) -> pandas.DataFrame:
     """Score an encoder's units again and again, and compare the ranks, as `agreements` does.
 
-    Each of the `seeds`, two or more, draws other batches. `batch_sizes` are compared with that of `config`, and the
-    pairs of `others`, folders with similarity pairs of other kinds of text, with those of `data`.
+    Each of the `seeds`, two or more, draws other batches. `batch_sizes` are compared with that of `config`.
     """
     if seeds < 2:
         raise InputError(f"--seeds {seeds}: expected at least 2")
     score, rows = _scorer(start, data, config, options)
     size = config.batch_size
-
-    def scored(other: Path) -> Units:
-        theirs, all_rows = _scorer(start, other, config, options)
-        return theirs(all_rows, size, 0)
-
     whole = [score(rows, size, seed) for seed in range(seeds)]
     pairs = {
         "seeds of the batches": list(combinations(whole, 2)),
         **{f"batches of {size} and {other}": [(whole[0], score(rows, other, 0))] for other in batch_sizes},
-        **{f"pairs of {data.name} and {other.name}": [(whole[0], scored(other))] for other in others},
     }
     return agreements(pairs)
 
 
 def reliability(start: str, data: Path, config: PruneConfig, options: RunOptions) -> pandas.DataFrame:
     """How well two scorings on different pairs agree, by the number of pairs that each reads, as `by_pairs` says."""
-    score, rows = _scorer(start, data, config, options)
-    scored = [score(batch, len(batch), 0) for batch in scored_batches(rows, config.batch_size, config.seed)]
-    return by_pairs({kind: np.stack([_ranked(units, kind) for units in scored]) for kind in KINDS}, config.batch_size)
+    return by_pairs(_by_batch(start, data, config, options), config.batch_size)
 
 
-def by_pairs(scores: Mapping[str, Values], batch_size: int, draws: int = 50) -> pandas.DataFrame:
-    """Agreement of two means over different batches, from the scores of each batch by kind of units, [batches, units].
+def by_pairs(scores: ByBatch, batch_size: int, draws: int = DRAWS) -> pandas.DataFrame:
+    """Agreement of two means over different batches. Columns: `pairs` of each mean, and those of `agreement`."""
+    half = len(next(iter(scores.values()))) // 2
+    counts = sorted({half, *(2**power for power in range(half.bit_length()))})
+    found = [agreement(scores, scores, count, draws).assign(pairs=count * batch_size) for count in counts]
+    return pandas.concat(found).sort_values("units", kind="stable")[["pairs", "units", "mean", "low", "high"]]
 
-    Columns: `pairs`, `units` (heads or neurons), and over the draws of batches the `mean` of Spearman's correlation,
-    and one standard deviation to each side (`low`, `high`).
+
+def kinds_of_text(start: str, folders: Sequence[Path], config: PruneConfig, options: RunOptions) -> pandas.DataFrame:
+    """How well two scorings agree that read pairs of one kind of text, or of two.
+
+    Each reads half of the similarity pairs of a folder; two of one kind read different ones. Columns: the kinds `first`
+    and `second` by their folders' names, `pairs` of each scoring, and those of `agreement`.
+    """
+    scored = {folder.name: _by_batch(start, folder, config, options) for folder in folders}
+    half = min(len(values) for scores in scored.values() for values in scores.values()) // 2
+    found = [
+        agreement(scored[one], scored[other], half).assign(first=one, second=other, pairs=half * config.batch_size)
+        for one, other in combinations_with_replacement(scored, 2)
+    ]
+    return pandas.concat(found)[["first", "second", "pairs", "units", "mean", "low", "high"]]
+
+
+def agreement(first: ByBatch, second: ByBatch, count: int, draws: int = DRAWS) -> pandas.DataFrame:
+    """Agreement of two means of scores, each over `count` batches, which are different ones if `first` is `second`.
+
+    Columns: `units` (heads or neurons), and over the draws of batches the `mean` of Spearman's correlation, and one
+    standard deviation to each side (`low`, `high`).
     """
     found = []
-    for kind, values in scores.items():
-        half = len(values) // 2
-        orders = [generator(seed, "two sets of batches").permutation(len(values)) for seed in range(draws)]
-        for count in sorted({half, *(2**power for power in range(half.bit_length()))}):
-            halves = [(values[order[:count]].mean(0), values[order[-count:]].mean(0)) for order in orders]
-            agreed = np.array([spearmanr(first, second).statistic for first, second in halves])
-            mean, deviation = agreed.mean(), agreed.std(ddof=1)
-            found.append((count * batch_size, kind, mean, mean - deviation, mean + deviation))
-    return pandas.DataFrame(found, columns=["pairs", "units", "mean", "low", "high"])
+    for kind, values in first.items():
+        agreed = []
+        for seed in range(draws):
+            one, other = (generator(seed, "two sets of batches").permutation(len(of)) for of in (values, second[kind]))
+            means = values[one[:count]].mean(0), second[kind][other[-count:]].mean(0)
+            agreed.append(spearmanr(*means).statistic)
+        mean, deviation = np.mean(agreed), np.std(agreed, ddof=1)
+        found.append((kind, mean, mean - deviation, mean + deviation))
+    return pandas.DataFrame(found, columns=["units", "mean", "low", "high"])
+
+
+def _by_batch(start: str, data: Path, config: PruneConfig, options: RunOptions) -> ByBatch:
+    score, rows = _scorer(start, data, config, options)
+    scored = [score(batch, len(batch), 0) for batch in scored_batches(rows, config.batch_size, config.seed)]
+    return {kind: np.stack([_ranked(units, kind) for units in scored]) for kind in KINDS}
 
 
 def _ranked(units: Units, kind: str) -> Values:

@@ -1,5 +1,6 @@
 """Pairs that a score reads are left out, and differences are those of the same seeds."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,16 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from minbert.errors import InputError
 from multitask.evaluation.suite_sets import SETS
-from scripts.unread_pairs import SHARES, differences, scores, unread
+from scripts.unread_pairs import SHARES, differences, pairs_of_tasks, scores
+from studies.engine.presets import SMALL
 from studies.sparse_cse.tables import WHOLE, pruned
 
-PAIRS = 12
+PAIRS = 40
 
 
 @pytest.fixture
 def senteval(tmp_path: Path) -> Path:
-    """Files of the similarity tasks with twelve pairs each, which name their file."""
+    """Files of the similarity tasks with forty pairs each, which name their file."""
     folder = tmp_path / "senteval"
     for data in SETS["sts"]:
         for path in data.paths(folder):
@@ -36,16 +39,30 @@ def senteval(tmp_path: Path) -> Path:
     return folder
 
 
-def test_training_pairs_are_left_out_in_either_order_and_single_sentences_stay(senteval: Path, tmp_path: Path) -> None:
-    whole = {of.name: of.read(of.paths(senteval)) for of in SETS["sts"]}
+def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(
+    senteval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.unread_pairs.FEWEST", 2)
+    monkeypatch.setattr("scripts.unread_pairs.SMALL", replace(SMALL, suites=replace(SMALL.suites, limit=100)))
+    whole = {of.name: of.read(of.paths(senteval)).sampled(100) for of in SETS["sts"]}
     first, second = whole["STS14"].scored_columns
-    pairs = [(first[3], second[3]), (second[5], first[5]), (first[7], "another"), ("another", second[8])]
+    assert len(first) == 100  # of 240
+    other = whole["STS15"].scored_columns
+    pairs = [(first[3], second[3]), (second[5], first[5]), (first[7], "another"), (other[0][0], other[1][0])]
     lines = ["\tid\tsentence1\tsentence2\tsimilarity", *(f"{n}\t{n}\t{a}\t{b}\t4.0" for n, (a, b) in enumerate(pairs))]
     (tmp_path / "sts-train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = unread(tmp_path, senteval)
-    assert found.keys() == whole.keys()
-    assert np.flatnonzero(~found["STS14"]).tolist() == [3, 5]
-    assert all(kept.all() for name, kept in found.items() if name != "STS14")
+    found = pairs_of_tasks(tmp_path, senteval)
+    assert found.keys() == {"STS14"}  # one pair of STS15 is not enough
+    of = found["STS14"]
+    assert np.flatnonzero(of.read).tolist() == [3, 5]
+    parts, touched = {text.split()[1] for text in (first[3], first[5])}, {second[3], second[5], other[1][0]}
+    unread = [
+        row
+        for row in range(100)
+        if first[row].split()[1] in parts and first[row] != first[7] and second[row] not in touched
+    ]
+    assert np.flatnonzero(of.unread).tolist() == unread != []
+    np.testing.assert_array_equal(of.labels, whole["STS14"].labels)
 
 
 def test_differences_are_of_the_same_seeds_on_the_pairs_that_are_kept() -> None:
@@ -56,7 +73,8 @@ def test_differences_are_of_the_same_seeds_on_the_pairs_that_are_kept() -> None:
     }
     rows = {key: [SimpleNamespace(seed=seed, answers={"STS12": answers[key, seed]}) for seed in (1, 0)] for key in keys}
     rows[WHOLE].append(SimpleNamespace(seed=2, answers={}))  # the others have not got so far
-    found = dict(differences(scores(SimpleNamespace(runs=rows), {"STS12": kept})))
+    table = SimpleNamespace(runs=rows)
+    found = dict(differences(scores(table, {"STS12": labels}, {"STS12": kept})))
 
     def score(key: str, seed: int) -> float:
         return stats.spearmanr(labels[:5], answers[key, seed].predictions[:5]).statistic
@@ -68,3 +86,5 @@ def test_differences_are_of_the_same_seeds_on_the_pairs_that_are_kept() -> None:
         for seed in (0, 1)
     ]
     assert found["1% to 20% by score less at random"] == pytest.approx(low)
+    with pytest.raises(InputError, match="STS12: other labels than the runs have"):
+        scores(table, {"STS12": labels + 1}, {"STS12": kept})

@@ -1,16 +1,18 @@
 """How stable the score is: the measures agree with hand counts, and a whole run has all comparisons."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from minbert.remove_heads_and_neurons import Units
 from multitask.runtime.options import RunOptions
 from multitask.stages.prune import prune
 from multitask.stages.settings.prune import PruneConfig
-from studies.sparse_cse.stability import agreements, by_pairs, reliability, stability
+from studies.sparse_cse.stability import agreement, agreements, by_pairs, kinds_of_text, reliability, stability
 
 
 def units(heads: list[float], neurons: list[float]) -> Units:
@@ -46,13 +48,11 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
         lambda pairs: seen.extend(pairs["seeds of the batches"]) or original(pairs),
     )
     config, options = PruneConfig(train_limit=16, batch_size=8), RunOptions("cpu", "fp32", tmp_path)
-    found = stability(str(tiny_encoder), small_data, config, 3, options, (4,), [small_data])
+    found = stability(str(tiny_encoder), small_data, config, 3, options, (4,))
     counts = found.groupby(["differs", "units"]).size().to_dict()
-    same = f"pairs of {small_data.name} and {small_data.name}"
-    kinds = {"seeds of the batches": 3, "batches of 8 and 4": 1, same: 1}
+    kinds = {"seeds of the batches": 3, "batches of 8 and 4": 1}
     assert counts == {(what, name): count for what, count in kinds.items() for name in ("heads", "neurons")}
     assert found.correlation.between(-1, 1 + 1e-9).all()
-    assert found[found.differs == same].correlation.to_list() == pytest.approx([1, 1])
     with np.load(prune(str(tiny_encoder), small_data, config, options).folder / "scores.npz") as arrays:
         expected = torch.from_numpy(arrays["neuron_scores"])
     assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)
@@ -60,6 +60,25 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
     scored = reliability(str(tiny_encoder), small_data, config, options)
     assert list(zip(scored.pairs, scored.units, strict=True)) == [(8, "heads"), (8, "neurons")]
     assert scored["mean"].between(-1, 1).all()
+    kinds = kinds_of_text(str(tiny_encoder), [small_data, small_data], config, options)
+    assert [(of.first, of.second, of.pairs) for of in kinds.itertuples()] == [(small_data.name, small_data.name, 8)] * 2
+    assert kinds["mean"].to_list() == scored["mean"].to_list()
+
+
+def test_two_kinds_agree_in_what_they_share() -> None:
+    """A batch's noise is small beside what the kinds do not share."""
+    draws = np.random.default_rng(0)
+    shared = draws.normal(size=1000)
+    kinds = [shared + draws.normal(size=1000) for _ in range(2)]
+    first, second = ({"heads": kind + 0.01 * draws.normal(size=(6, 1000))} for kind in kinds)
+    without_noise = stats.spearmanr(*kinds).statistic
+    assert 0.3 < without_noise < 0.7
+    assert agreement(first, second, 3)["mean"].to_list() == pytest.approx([without_noise], abs=0.002)
+    assert agreement(first, first, 3)["mean"].to_list() == pytest.approx([1], abs=0.001)
+    means = [first["heads"][list(rows)].mean(0) for rows in combinations(range(6), 3)]
+    equal = {"heads": np.stack([first["heads"].mean(0)] * 6)}
+    mean = np.mean([stats.spearmanr(one, equal["heads"][0]).statistic for one in means])
+    assert agreement(first, equal, 3)["mean"].to_list() == pytest.approx([mean], abs=1e-4)
 
 
 def test_more_pairs_agree_as_spearman_and_brown_say() -> None:
