@@ -29,14 +29,19 @@ from tests.studies.gradient_paradigm.published import as_published, probed_as_pu
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
+RESAMPLED = {"sparse-cse": pytest.mark.slow}
+"""Pages whose runs have so many answers that resampling them takes half a minute."""
 
 
-@pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=RESAMPLED.get(page.stem, ())) for page in FILES]
+)
 def test_a_page_has_the_verdicts_of_its_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert with_verdicts(text) == text
 
 
+@pytest.mark.slow
 def test_the_list_of_claims_has_the_verdicts_of_the_results() -> None:
     expected = all_verdicts().to_csv(index=False, lineterminator="\n")
     assert (PAGES / "results" / "claims.csv").read_text(encoding="utf-8") == expected
