@@ -134,7 +134,7 @@ def local_engine(workers: int | None, device: Device, threads: int = 1) -> Engin
     workers = workers or count or min(max(torch.get_num_threads() // threads, 1), 8)
     if workers == 1:
         return Engine()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     gpus = visible if len(visible) == count else [str(i) for i in range(count)]
     return Processes([gpus[i % count] if count else None for i in range(workers)])
 

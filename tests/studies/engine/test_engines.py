@@ -131,6 +131,7 @@ def test_processes_share_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None
     assert places(None, gpus=0, cores=16, threads=4) == [None] * 4
     assert places(None, gpus=0, cores=2, threads=4) == []
     assert places(None, gpus=2, cores=8) == ["0", "1"]
+    assert places(3, gpus=1, cores=8) == ["0", "0", "0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert places(4, gpus=2, cores=8) == ["5", "7", "5", "7"]
 
