@@ -97,28 +97,29 @@ def claims() -> dict[str, Claim]:
     return found
 
 
-def with_verdicts(page: str, pages: Path = PAGES) -> str:
-    """The text of a page with its claims as they are decided. Raises InputError for an unknown claim."""
+def with_verdicts(page: str, verdicts: pandas.DataFrame) -> str:
+    """The text of a page with its claims as `all_verdicts` decides them. Raises InputError for an unknown claim."""
+    known = verdicts.set_index(["file", "key"])
 
     def filled(row: re.Match[str]) -> str:
-        if row["key"] not in claims():
-            raise InputError(f"{row[0][:80]}: no claim {row['key']}")
-        tables = published(row["file"], pages).finished_tables
-        found = judge([claims()[row["key"]]], tables, {}).iloc[0]
+        if (row["file"], row["key"]) not in known.index:
+            raise InputError(f"{row[0][:80]}: no claim {row['key']} about tables of {row['file']}")
+        found = known.loc[(row["file"], row["key"])]
         return f"{row['claim']}| {markdown_text(found.number)} | {MARKS[found.status]} {found.status} |"
 
     return ROW.sub(filled, page)
 
 
-def all_verdicts() -> pandas.DataFrame:
+def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
     """All claims about published tables, by the file of results that decides them, and what the intervals cover."""
     found = []
-    for name in sorted(path.stem for path in (PAGES / "results").glob("*.parquet")):
-        tables = published(name, PAGES).finished_tables
+    for name in sorted(path.stem for path in (pages / "results").glob("*.parquet")):
+        tables = published(name, pages).finished_tables
         for key, claim in claims().items():
             known = next((tables[one["table"]] for one in claim.tables if one["table"] in tables), None)
             if known is not None:
-                covers = "seeds" if isinstance(known.samples, SeedsAlone) else "seeds and dev examples"
+                seeds_alone = isinstance(known.samples, SeedsAlone) or claim.measures_training
+                covers = "seeds" if seeds_alone else "seeds and dev examples"
                 found.append(judge([claim], tables, {}).assign(file=name, key=key, covers=covers))
     columns = ["file", "key", "paper", "section", "text", "kind", "number", "covers", "status"]
     return pandas.concat(found)[columns]
@@ -248,9 +249,10 @@ def refresh() -> None:
     """Write the figures and the verdicts."""
     for name, draw in FIGURES.items():
         write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
+    verdicts = all_verdicts()
+    write_text(PAGES / "results" / "claims.csv", verdicts.to_csv(index=False, lineterminator="\n"))
     for page in sorted(PAGES.glob("*.md")):
-        write_text(page, with_verdicts(read_text(page)))
-    write_text(PAGES / "results" / "claims.csv", all_verdicts().to_csv(index=False, lineterminator="\n"))
+        write_text(page, with_verdicts(read_text(page), verdicts))
 
 
 if __name__ == "__main__":

@@ -83,6 +83,11 @@ class Claim:
     condition: Condition = field(default_factory=dict)
     """What must hold."""
 
+    @property
+    def measures_training(self) -> bool:
+        """Whether it reads a measure of training, whose interval covers other seeds only."""
+        return "measure" in _names(self.condition)
+
 
 def read_claims(path: Path) -> tuple[Claim, ...]:
     """The claims of a file, in its order. Raises InputError for an entry that lacks something or has too much."""
@@ -119,6 +124,13 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
     if isinstance(value, list):
         return [_mapped(of, change) for of in value]
     return change(value) if isinstance(value, str) else value
+
+
+def _names(value: Any) -> set[str]:
+    """The words of a condition, at any depth."""
+    if isinstance(value, Mapping):
+        return {*value, *_names(list(value.values()))}
+    return set().union(*map(_names, value)) if isinstance(value, list) else set()
 
 
 def judge(

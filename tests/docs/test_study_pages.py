@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from scipy import stats
 
@@ -29,22 +30,19 @@ from tests.studies.gradient_paradigm.published import as_published, probed_as_pu
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
-RESAMPLED = {"sparse-cse": pytest.mark.slow}
-"""Pages whose runs have so many answers that resampling them takes half a minute."""
+CLAIMS = PAGES / "results" / "claims.csv"
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, id=page.stem, marks=RESAMPLED.get(page.stem, ())) for page in FILES]
-)
-def test_a_page_has_the_verdicts_of_its_results(page: Path) -> None:
+@pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
+def test_a_page_has_the_verdicts_of_the_list(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert with_verdicts(text) == text
+    assert with_verdicts(text, pandas.read_csv(CLAIMS, keep_default_na=False)) == text
 
 
 @pytest.mark.slow
 def test_the_list_of_claims_has_the_verdicts_of_the_results() -> None:
     expected = all_verdicts().to_csv(index=False, lineterminator="\n")
-    assert (PAGES / "results" / "claims.csv").read_text(encoding="utf-8") == expected
+    assert CLAIMS.read_text(encoding="utf-8") == expected
 
 
 def test_every_figure_is_drawn_and_shown() -> None:
@@ -91,12 +89,12 @@ def test_a_claim_s_row_gets_the_number_and_the_verdict(report: tuple[PresetResul
     publish(report[1], tmp_path / "results" / "new.parquet", ["objectives"])
     row = "| <!-- new plain --> All fail. | old | old |"
     text = with_verdicts(
-        f"# Page\n\n| Claim | Found | Verdict |\n|---|---|---|\n{row}\n| By hand. | 1 | ✓ |\n", tmp_path
+        f"# Page\n\n| Claim | Found | Verdict |\n|---|---|---|\n{row}\n| By hand. | 1 | ✓ |\n", all_verdicts(tmp_path)
     )
     assert text.endswith("| By hand. | 1 | ✓ |\n")
     assert re.search(r"All fail\. \| InfoNCE less [\w ]+ \+0\.\d+ .* \| ✓ reproduced \|\n", text)
     with pytest.raises(InputError, match="no claim other"):
-        with_verdicts(row.replace("plain", "other"), tmp_path)
+        with_verdicts(row.replace("plain", "other"), all_verdicts(tmp_path))
 
 
 def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
@@ -106,16 +104,30 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives", "gradient"])
     (tmp_path / "results" / "runs").mkdir()
     publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
-    found = with_verdicts("| <!-- new modified-as-good --> Text. | old | old |", tmp_path)
+    verdicts = all_verdicts(tmp_path)
+    covers = verdicts.set_index("key").covers
+    assert (covers["modified-as-good"], covers["margin"]) == ("seeds and dev examples", "seeds")
+    found = with_verdicts("| <!-- new modified-as-good --> Text. | old | old |", verdicts)
     with_examples, seeds_alone = (
         judge([claims()["modified-as-good"]], of.finished_tables, {}).number.iloc[0]
         for of in (runs, read_published(tmp_path / "results", "new"))
     )
     assert markdown_text(with_examples) in found
     assert markdown_text(seeds_alone) not in found
-    other = with_verdicts("| <!-- new margin --> Text, of a table without runs. | old | old |", tmp_path)
+    other = with_verdicts("| <!-- new margin --> Text, of a table without runs. | old | old |", verdicts)
     without_runs = judge([claims()["margin"]], read_published(tmp_path / "results", "new").finished_tables, {})
     assert markdown_text(without_runs.number.iloc[0]) in other
+
+
+def test_a_measure_of_training_has_no_interval_over_examples(
+    report: tuple[PresetResults, Path], tmp_path: Path
+) -> None:
+    runs, folder = report
+    publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
+    (tmp_path / "results" / "runs").mkdir()
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["gradient"])
+    covers = all_verdicts(tmp_path).set_index("key").covers
+    assert (covers["margin"], covers["smaller-gap-in-batches"]) == ("seeds and dev examples", "seeds")
 
 
 def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
@@ -128,7 +140,7 @@ def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
     changed = replace(table, lines=table.lines.assign(value=table.lines.value + 0.001))
     Results((changed,)).save(tmp_path / "results" / "new.parquet")
     with pytest.raises(InputError, match=r"new\.tar\.xz: other scores in table objectives than new\.parquet"):
-        with_verdicts("| <!-- new plain --> All fail. | old | old |", tmp_path)
+        all_verdicts(tmp_path)
 
 
 def test_runs_of_another_start_are_not_added_to_an_archive(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
