@@ -5,8 +5,8 @@ source scripts/environment.sh
 stamp=.venv-docs/installed.txt
 if ! cmp --silent docs/requirements.txt "$stamp"; then
   echo "installing the packages of docs/requirements.txt into .venv-docs"
-  .venv/bin/python -m venv --clear .venv-docs
-  .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement docs/requirements.txt
+  .venv/bin/python -m venv --clear --without-pip .venv-docs # an old setuptools beside pip would hide that of .venv
+  .venv/bin/python -m pip --python .venv-docs/bin/python install --quiet --disable-pip-version-check --no-deps --requirement docs/requirements.txt
   cp docs/requirements.txt "$stamp"
 fi
 site_packages='import sysconfig; print(sysconfig.get_path("purelib"))' # asked each time, because the checkout may have moved

@@ -3,10 +3,10 @@
 import os
 import shutil
 import subprocess
-import sysconfig
 import venv
 from pathlib import Path
 
+import pip
 import pytest
 
 from tests.conftest import ROOT
@@ -35,7 +35,7 @@ def test_the_environment_script_notices_a_copy_and_a_moved_checkout(tmp_path: Pa
         return run(python, "-c", "import multitask; print(multitask.__file__)") == str(folder / "multitask/__init__.py")
 
     packages = run(str(checkout / ".venv/bin/python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
-    Path(packages, "needed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    Path(packages, "needed.pth").write_text(str(Path(pip.__file__).parents[1]), encoding="utf-8")
     environment = ("bash", "scripts/environment.sh")
     run(*environment, folder=checkout)
     assert found_in(checkout)
