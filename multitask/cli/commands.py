@@ -15,12 +15,10 @@ from multitask.cli.command import TRAIN, USE, Command, Group
 from multitask.cli.data_commands import DATA_COMMANDS
 from multitask.cli.options import POSITIONAL
 from multitask.inference.hard_negatives import HardNegatives
-from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
 from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
 from multitask.training.objective_config import ObjectiveConfig
 
-Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -352,52 +350,8 @@ class Tune:
             raise InputError("expected --budget MINUTES or --trials N")
 
 
-@settings
-class Serve(Computing):
-    """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
-
-    Requests that were accepted by then are still answered. / is a page to try the models, and /docs describes the
-    routes. If the environment variable MULTITASK_TOKEN is set, requests must send its value as a token.
-    """
-
-    model: tuple[str, ...] = field(kw_only=True)
-    """The models: runs, model folders, all-minilm-l6-v2 or hub ids. NAME=RUN gives a model a name; otherwise it is the
-    folder's. Requests that name no model get the first."""
-    host: str = "127.0.0.1"
-    """Address to listen on. The default can only be reached from this machine."""
-    port: Port = 8000
-    """Port to listen on; 0 takes a free one."""
-    token_file: Path | None = None
-    """File with the token that requests must send. Default: the environment variable MULTITASK_TOKEN, or no token."""
-    limits: Limits = field(default_factory=Limits)
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise InputError("--model is empty; expected at least one model")
-
-
-@settings
-class Explore(Computing, Data):
-    """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
-
-    It is the page of `serve` with dev sets, on an address that only this machine reaches, until Ctrl-C.
-    """
-
-    model: str = field(kw_only=True)
-    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id. NAME=RUN gives
-    it a name."""
-    compare: str | None = None
-    """A second model to show next to it."""
-    rows: Count | None = 2000
-    """Show at most this many dev rows of each task, the first ones of its file; `none`: all."""
-    port: Port = 8000
-    """Port to listen on; 0 takes a free one."""
-    browser: bool = True
-    """Whether to open a browser."""
-
-
-def _command(name: str, options: type, *common: str, of: str = "", extra: str = "", section: str = USE) -> Command:
-    return Command(name, options, f"multitask.cli.{of or name}:{name}", section, common, extra)
+def _command(name: str, options: type, *common: str, extra: str = "", section: str = USE) -> Command:
+    return Command(name, options, f"multitask.cli.{name}:{name}", section, common, extra)
 
 
 _TASKS = ("model", "data", "tasks_file", "device")
@@ -417,7 +371,5 @@ COMMANDS: tuple[Command | Group, ...] = (
     ),
     _command("probe", Probe),
     _command("export", Export),
-    _command("serve", Serve, extra="serve"),
-    _command("explore", Explore, of="serve", extra="serve"),
     DATA_COMMANDS,
 )

@@ -19,6 +19,7 @@ from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
 from multitask.cli.options import build, did_you_mean, named_as_given
+from multitask.cli.service_commands import SERVICE_COMMANDS
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
@@ -100,7 +101,7 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
 def every_command(name: str = "") -> Iterator[Command | Group]:
     """All commands, or the commands with one name. Imports only what they need."""
     yield from (command for command in stage_commands().values() if name in ("", command.name))
-    yield from (command for command in COMMANDS if name in ("", command.name))
+    yield from (command for command in (*COMMANDS, *SERVICE_COMMANDS) if name in ("", command.name))
     yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from minbert.errors import InputError
-from multitask.cli.commands import Explore, Serve
+from multitask.cli.service_commands import Explore, Serve
 from multitask.inference.data_of_run import data_for
 from multitask.inference.explore.explorer import load_dev_sets
 from multitask.inference.explore.routes import add_page

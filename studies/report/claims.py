@@ -86,7 +86,7 @@ class Claim:
     @property
     def measures_training(self) -> bool:
         """Whether it reads a measure of training, whose interval covers other seeds only."""
-        return "measure" in _names(self.condition)
+        return "measure" in _words(self.condition)
 
 
 def read_claims(path: Path) -> tuple[Claim, ...]:
@@ -126,11 +126,11 @@ def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-def _names(value: Any) -> set[str]:
+def _words(value: Any) -> set[str]:
     """The words of a condition, at any depth."""
     if isinstance(value, Mapping):
-        return {*value, *_names(list(value.values()))}
-    return set().union(*map(_names, value)) if isinstance(value, list) else set()
+        return {*value, *_words(list(value.values()))}
+    return set().union(*map(_words, value)) if isinstance(value, list) else set()
 
 
 def judge(

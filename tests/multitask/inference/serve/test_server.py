@@ -16,9 +16,9 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.arguments import parse
-from multitask.cli.commands import Serve
 from multitask.cli.main import find_command, main
 from multitask.cli.serve import serve
+from multitask.cli.service_commands import Serve
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from tests.conftest import ROOT
