@@ -87,9 +87,9 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
     task = replace(model.tasks[names[0]], id=None)
     task = replace(task, text=options.text or task.text, label=options.label or task.label)
     declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
-    dialect = declared.file_format.of_form(suffixes(options.input)[0])
-    dialect = replace(dialect, separator=options.separator or dialect.separator)
-    source = Source(str(options.input), dialect=dialect)
+    file_format = declared.file_format.of_form(suffixes(options.input)[0])
+    file_format = replace(file_format, separator=options.separator or file_format.separator)
+    source = Source(str(options.input), format=file_format)
     return {task.name: tokenised(model, task.name, read_examples(task, source, labelled=True))}
 
 

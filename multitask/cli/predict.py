@@ -25,9 +25,9 @@ def _predict_input(options: Predict, source: Path) -> None:
     form = f".{options.input_format}"
     named = tasks_for(model, None, options.task)
     declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
-    dialect = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
-    dialect = replace(dialect, separator=options.separator or dialect.separator)
-    reading = Reading(options.text, form, dialect)
+    file_format = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
+    file_format = replace(file_format, separator=options.separator or file_format.separator)
+    reading = Reading(options.text, form, file_format)
     with replaced_files_named(output):
         predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):

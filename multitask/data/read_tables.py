@@ -24,7 +24,7 @@ from pydantic_core import from_json
 from minbert.errors import InputError
 from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse
-from multitask.data.tables import SEPARATORS, Dialect, MissingSplitError, Row, Source, Table
+from multitask.data.tables import SEPARATORS, Format, MissingSplitError, Row, Source, Table
 from multitask.data.text_lines import MOST_BYTES, text_lines
 
 FRAME = "the data frame"
@@ -33,12 +33,14 @@ ROWS_PER_BATCH = 8192
 csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
 
 
-def open_table(source: Source, dialect: Dialect | None = None, on_problem: OnProblem = refuse, form: str = "") -> Table:
+def open_table(
+    source: Source, file_format: Format | None = None, on_problem: OnProblem = refuse, form: str = ""
+) -> Table:
     """Open a table of any format, by its suffix; files of text may also be compressed (.gz).
 
     Args:
         source: the file or data set, and the split.
-        dialect: of text; the source's own comes first.
+        format: of text; the source's own comes first.
         on_problem: called for each malformed row, which is then left out; the default raises the first problem.
         form: the format as a suffix such as `.csv`; by default that of the file's name.
 
@@ -47,16 +49,16 @@ def open_table(source: Source, dialect: Dialect | None = None, on_problem: OnPro
     """
     if source.path is None:
         return _hub_table(source)
-    path, dialect = source.path, source.dialect or dialect or Dialect()
+    path, file_format = source.path, source.format or file_format or Format()
     suffix = form or source.form
     read = FORMATS.get(suffix)
-    if dialect.separator and read in (None, _lines):
+    if file_format.separator and read in (None, _lines):
         read = _delimited
     if read is None:
         names = ", ".join(FORMATS)
         raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
-    separator = dialect.separator or SEPARATORS.get(suffix)
-    table = replace(read(path, replace(dialect, separator=separator), on_problem), dialect=dialect)
+    separator = file_format.separator or SEPARATORS.get(suffix)
+    table = replace(read(path, replace(file_format, separator=separator), on_problem), format=file_format)
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
@@ -84,20 +86,22 @@ def _rows_of_split(table: Table, split: str) -> Table:
     return replace(table, rows=rows())
 
 
-def _lines(path: Path, dialect: Dialect, _: OnProblem) -> Table:
+def _lines(path: Path, file_format: Format, _: OnProblem) -> Table:
     """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
-    rows = ((number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, dialect.encoding), start=1))
+    rows = (
+        (number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, file_format.encoding), start=1)
+    )
     return Table(str(path), ("text",), rows)
 
 
-def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
+def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
-    rows = _split_rows(path, dialect, on_problem)
+    rows = _split_rows(path, file_format, on_problem)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: the file is empty; expected a header line and rows")
     header = [name.strip() for name in first[1]]
-    between = {"\t": "tabs", ",": "commas"}.get(str(dialect.separator), repr(dialect.separator))
+    between = {"\t": "tabs", ",": "commas"}.get(str(file_format.separator), repr(file_format.separator))
 
     def by_column() -> Iterator[tuple[int, Row]]:
         for line, row in rows:
@@ -110,16 +114,16 @@ def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
     return Table(str(path), tuple(header), by_column())
 
 
-def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
     """Each row that is not blank, with the line where it starts.
 
     Not with pyarrow's reader: it takes broken quoting for text, drops rows with an open quote without a word, and does
     not tell the lines of rows.
     """
     reader = csv.reader(
-        text_lines(path, dialect.encoding),
-        delimiter=str(dialect.separator),
-        quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
+        text_lines(path, file_format.encoding),
+        delimiter=str(file_format.separator),
+        quoting=csv.QUOTE_MINIMAL if file_format.quotes else csv.QUOTE_NONE,
         strict=True,
     )
     while True:
@@ -134,7 +138,7 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
             continue
         if row is None:
             return
-        if reader.line_num > line and not dialect.line_breaks:
+        if reader.line_num > line and not file_format.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
                 "line_breaks = true in the tasks file (--tasks-file)"
@@ -143,11 +147,11 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
             yield line, row
 
 
-def _json_lines(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
+def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
 
     def parsed() -> Iterator[tuple[int, Row]]:
-        for number, line in enumerate(text_lines(path, dialect.encoding), start=1):
+        for number, line in enumerate(text_lines(path, file_format.encoding), start=1):
             if not line.strip():
                 continue
             try:
@@ -220,7 +224,7 @@ def _bytes_of(column: Any) -> int:
     return int(column.nbytes)
 
 
-def _spreadsheet(path: Path, dialect: Dialect, _: OnProblem) -> Table:
+def _spreadsheet(path: Path, file_format: Format, _: OnProblem) -> Table:
     """The first sheet of a workbook, whose first row has the columns' names. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
@@ -231,7 +235,7 @@ def _spreadsheet(path: Path, dialect: Dialect, _: OnProblem) -> Table:
         raise _damaged(path, error) from None
     # Cells that are numbers have no decimal mark of their own: they are written as the other cells are.
     sheet = sheet.fillna("").map(
-        lambda cell: str(cell).replace(".", dialect.decimal) if isinstance(cell, float) else cell
+        lambda cell: str(cell).replace(".", file_format.decimal) if isinstance(cell, float) else cell
     )
     cells = sheet.astype(str).to_numpy().tolist()
     if not cells:
@@ -245,7 +249,7 @@ def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")
 
 
-FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
+FORMATS: dict[str, Callable[[Path, Format, OnProblem], Table]] = {
     ".csv": _delimited,
     ".tsv": _delimited,
     ".jsonl": _json_lines,

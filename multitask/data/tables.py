@@ -18,7 +18,7 @@ from multitask.runs.run_hash import hash_of_file
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 TYPED = (".jsonl", ".jsonlines", ".parquet", ".xlsx", ".txt")
-"""Formats other than delimited text: only some of a `Dialect` concerns them."""
+"""Formats other than delimited text: only some of a `Format` concerns them."""
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 EXCHANGED = str.maketrans(",.", ".,")
@@ -31,7 +31,7 @@ class MissingSplitError(InputError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dialect:
+class Format:
     """How text is written in a file.
 
     Args:
@@ -68,10 +68,10 @@ class Dialect:
             value = value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
         return self.field(value)
 
-    def of_form(self, form: str) -> "Dialect":
+    def of_form(self, form: str) -> "Format":
         """What holds for another file too, given its format as a suffix: only delimited text has all of it."""
         if form in TYPED:
-            return Dialect(decimal=self.decimal, missing=self.missing)
+            return Format(decimal=self.decimal, missing=self.missing)
         return replace(self, separator=None) if form == ".tsv" else self
 
     def changed(self) -> dict[str, Any]:
@@ -87,12 +87,12 @@ class Source:
         file: a file, or `hf:` and a data set of the hub (`hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIGURATION`,
             `hf:glue/mrpc`) or the folder of one that was saved to disk.
         split: of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
-        dialect: how the file is written, if it has its own table in the tasks file.
+        format: how the file is written, if it has its own table in the tasks file.
     """
 
     file: Annotated[str, Field(pattern=r"^\P{C}+$")]  # no control characters
     split: str | None = None
-    dialect: Dialect | None = None
+    format: Format | None = None
 
     def __str__(self) -> str:
         return self.file if self.split is None else f"{self.file} ({self.split})"
@@ -153,7 +153,7 @@ class Table:
         rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
         by_line: whether the numbers are lines.
         schema: the columns' Arrow types; None of text files.
-        dialect: how its fields are written.
+        format: how its fields are written.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Table:
     rows: Iterator[tuple[int, Row]]
     by_line: bool = True
     schema: Any = None
-    dialect: Dialect = Dialect()
+    format: Format = Format()
 
     def __post_init__(self) -> None:
         if twice := [column for column in self.columns if column and self.columns.count(column) > 1]:

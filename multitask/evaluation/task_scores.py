@@ -123,9 +123,7 @@ def evaluate(
     """
     if isinstance(rows, pandas.DataFrame):
         named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
-        of_task = {
-            n: replace(table_of(rows), dialect=task.file_format.of_form(".parquet")) for n, task in named.items()
-        }
+        of_task = {n: replace(table_of(rows), format=task.file_format.of_form(".parquet")) for n, task in named.items()}
         read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}
         rows = {name: tokenised(model, name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}

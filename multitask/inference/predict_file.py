@@ -12,7 +12,7 @@ import pyarrow
 from minbert.errors import InputError
 from multitask.data.problems import LOGGER, STANDARD_INPUT, listed, quote
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Dialect, Row, Source, Table
+from multitask.data.tables import Format, Row, Source, Table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
@@ -32,7 +32,7 @@ class Reading:
 
     columns: tuple[str, ...] = ()  # of the sentences; empty: those that each task's declaration names
     form: str = ".txt"  # the format of standard input
-    dialect: Dialect | None = None  # how it is written; None: as the tasks' own files are
+    format: Format | None = None  # how it is written; None: as the tasks' own files are
 
 
 def predict_file(
@@ -55,8 +55,8 @@ def predict_file(
     check_output(output)
     named = tasks_for(model, None, tasks)
     form = reading.form if str(source) == "-" else suffixes(source)[0]
-    dialect = reading.dialect or common_format([model.tasks[name] for name in named], form)
-    read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), dialect, form=form)
+    file_format = reading.format or common_format([model.tasks[name] for name in named], form)
+    read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
     table = read()
     if form == ".txt" and all(model.tasks[name].pair for name in named):
         table = _table_of_pairs(table)
@@ -93,11 +93,11 @@ def predict_file(
     return count
 
 
-def common_format(tasks: Sequence[Task], form: str) -> Dialect:
+def common_format(tasks: Sequence[Task], form: str) -> Format:
     """How a file of a format is written, as far as the tasks' own declarations agree."""
     first, *others = [task.file_format.of_form(form) for task in tasks]
     same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
-    return Dialect(**same)
+    return Format(**same)
 
 
 def _check_header(table: Table, new: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ def _groups(
 def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> list[str]:
     texts = []
     for column in columns:
-        if not isinstance(text := text_of(table.dialect.field(row.get(column))), str):
+        if not isinstance(text := text_of(table.format.field(row.get(column))), str):
             raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
         texts.append(text)
     return texts

@@ -23,7 +23,7 @@ from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
-from multitask.data.tables import Dialect
+from multitask.data.tables import Format
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
@@ -128,12 +128,12 @@ class MultitaskModel(nn.Module):
             warn_of_empty_texts(texts)
             return predict_columns(self, texts, tasks)
         rows = rows.rename(columns=str)  # tasks name columns by texts
-        table, groups = table_of(rows), dict[tuple[tuple[str, ...], Dialect], list[str]]()
+        table, groups = table_of(rows), dict[tuple[tuple[str, ...], Format], list[str]]()
         named = tasks_for(self, None, tasks)
         for name in named:
             if tasks is not None or set(self.tasks[name].text) <= set(table.columns):
                 table.require(self.tasks[name].text)
-                written = Dialect(missing=self.tasks[name].file_format.missing)
+                written = Format(missing=self.tasks[name].file_format.missing)
                 groups.setdefault((self.tasks[name].text, written), []).append(name)
         if not groups:
             looked_for = " or ".join(dict.fromkeys(listed(self.tasks[name].text) for name in named))

@@ -25,7 +25,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
         {
             "name": task.name,
             **task.declaration(),
-            "dialect": task.dialect.changed(),
+            "dialect": task.format.changed(),
             "weight": task.weight,
             "splits": [_format(source) for source in (task.train, task.dev, task.test)],
             **({"held_out": task.dev_share} if task.dev is None else {}),  # no training rows
@@ -35,10 +35,10 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 
 
 def _format(source: Source | None) -> list[Any] | None:
-    """A source's split and dialect; None if it names neither, so that a test file of no format changes no key."""
-    if source is None or not (source.split or source.dialect):
+    """A source's split and format; None if it names neither, so that a test file of no format changes no key."""
+    if source is None or not (source.split or source.format):
         return None
-    return [source.split, source.dialect and source.dialect.changed()]
+    return [source.split, source.format and source.format.changed()]
 
 
 def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:

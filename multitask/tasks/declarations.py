@@ -10,7 +10,7 @@ from minbert.errors import InputError
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.data.problems import plain, quote
-from multitask.data.tables import HUB, Dialect, Source
+from multitask.data.tables import HUB, Format, Source
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Split, Task
 
@@ -34,14 +34,14 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
     if not isinstance(tables, dict) or not tables or not isinstance(files, dict) or found.keys() - {"tasks", "files"}:
         raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME], and nothing else")
     try:
-        dialects = {
-            file: read_as(Dialect, json.dumps(table, default=str), f"files.{file}") for file, table in files.items()
+        formats = {
+            file: read_as(Format, json.dumps(table, default=str), f"files.{file}") for file, table in files.items()
         }
-        tasks = {name: _declared(name, table, root, dialects) for name, table in tables.items()}
+        tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
     read = {source.file for task in tasks.values() for source in task.sources.values()}
-    if unread := [file for file in dialects if str(root / file) not in read]:
+    if unread := [file for file in formats if str(root / file) not in read]:
         raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
     return tasks
 
@@ -85,7 +85,7 @@ def task_of(name: str, declaration: Any) -> Task:
     return read_as(kind, json.dumps({**values, "name": name}, default=str), f"tasks.{name}")
 
 
-def _declared(name: str, table: Any, root: Path, dialects: Mapping[str, Dialect]) -> Task:
+def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) -> Task:
     """A task with its files, as a table of a tasks file declares them."""
     values = dict(table) if isinstance(table, dict) else {}
     file, own_split = values.pop("file", None), values.pop("split", None)
@@ -101,15 +101,15 @@ def _declared(name: str, table: Any, root: Path, dialects: Mapping[str, Dialect]
     task = task_of(name, values)
     if task.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    located: dict[str, Any] = {split: _located(task, split, root, dialects) for split in task.sources}
+    located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.sources}
     return replace(task, **located)
 
 
-def _located(task: Task, split: Split, root: Path, dialects: Mapping[str, Dialect]) -> Source:
+def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> Source:
     """Where a split's rows come from, with its path below the tasks file's folder."""
     source = task.source(split)
     if not source.file.startswith(HUB):
-        return Source(str(root / source.file), source.split, dialects.get(source.file))
+        return Source(str(root / source.file), source.split, formats.get(source.file))
     local = root / source.file.removeprefix(HUB)
     if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
         # Every split would be the whole data set, so a model would be scored on its training rows.

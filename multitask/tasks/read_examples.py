@@ -21,7 +21,7 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Dialect, MissingSplitError, Row, Source, Table
+from multitask.data.tables import Format, MissingSplitError, Row, Source, Table
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labelled import MOST_CLASSES, Labelled, rows_by_label
@@ -189,7 +189,7 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
             legal.
     """
     weight = task.weight if labelled and source == task.train and isinstance(task.weight, str) else None
-    return examples_of(task, open_table(source, task.dialect, on_problem), str(source), labelled, on_problem, weight)
+    return examples_of(task, open_table(source, task.format, on_problem), str(source), labelled, on_problem, weight)
 
 
 def examples_of(
@@ -211,12 +211,12 @@ def examples_of(
     number_of_id: dict[str, int] = {}
     for row_number, row in table.rows:
         try:
-            texts = [_text(column, table.dialect.field(row.get(column))) for column in task.text]
+            texts = [_text(column, table.format.field(row.get(column))) for column in task.text]
             identifier = _id(row.get(task.id), number_of_id, table) if task.id else ""
-            label = _label(task, row, table.dialect) if labelled else None
+            label = _label(task, row, table.format) if labelled else None
             usable = all(texts) and not (labelled and label is None)
             if weight is not None and usable:
-                weights.append(_weight(weight, row, table.dialect))
+                weights.append(_weight(weight, row, table.format))
         except ValueError as error:
             on_problem(f"{table.place(row_number)}: {error}")
             continue
@@ -267,22 +267,22 @@ def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
     return identifier
 
 
-def _weight(column: str, row: Row, dialect: Dialect) -> float:
-    found = number(dialect.label_field(row.get(column)))
+def _weight(column: str, row: Row, file_format: Format) -> float:
+    found = number(file_format.label_field(row.get(column)))
     if found is None or not found >= 0:
         raise ValueError(f"{column} is {quote(row.get(column))}; expected the row's weight, a number of at least 0")
     return found
 
 
-def _label(task: Task, row: Row, dialect: Dialect) -> Any:
+def _label(task: Task, row: Row, file_format: Format) -> Any:
     try:
-        return task.labels_from({column: dialect.label_field(row.get(column)) for column in task.label_columns})
+        return task.labels_from({column: file_format.label_field(row.get(column)) for column in task.label_columns})
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column
         written, hint = row.get(task.label), ""
         if isinstance(task, Regression) and isinstance(written, str):
-            if "," in written and dialect.decimal == ".":
+            if "," in written and file_format.decimal == ".":
                 hint = ' (or set decimal = "," in the tasks file)'
             elif written.strip().casefold() in NO_VALUE:
                 hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"

@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
-from multitask.data.tables import Dialect, Row, Source
+from multitask.data.tables import Format, Row, Source
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -25,7 +25,7 @@ AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
-WRITTEN = tuple(field.name for field in fields(Dialect))
+WRITTEN = tuple(field.name for field in fields(Format))
 WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
 """Fields that say where rows come from or how a training uses them. A trained model keeps `file_format` of them."""
 TUNED = ("thresholds", "temperature")
@@ -33,7 +33,7 @@ TUNED = ("thresholds", "temperature")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Dialect, ABC):
+class Task(Format, ABC):
     """A declared task, and how its files are written unless they have tables of their own.
 
     Args:
@@ -92,21 +92,21 @@ class Task(Dialect, ABC):
         return False
 
     @property
-    def dialect(self) -> Dialect:
+    def format(self) -> Format:
         """How its files are written, alone."""
-        return Dialect(**{name: getattr(self, name) for name in WRITTEN})
+        return Format(**{name: getattr(self, name) for name in WRITTEN})
 
     @property
-    def file_format(self) -> Dialect:
+    def file_format(self) -> Format:
         """How other files than its own are written, if nothing else is said: as its training rows are.
 
         The course's files are no example for others.
         """
         if self.prediction_file is not None:
-            return Dialect()
+            return Format()
         if self.train is None:
-            return self.dialect
-        return (self.train.dialect or self.dialect).of_form(self.train.form)
+            return self.format
+        return (self.train.format or self.format).of_form(self.train.form)
 
     @property
     def loss_weight(self) -> float:

@@ -19,7 +19,7 @@ from minbert.errors import InputError
 from multitask.data import text_lines
 from multitask.data.problems import OnProblem, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Dialect, Source
+from multitask.data.tables import Format, Source
 from multitask.data.text_lines import MOST_BYTES
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
@@ -66,8 +66,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tables")
 
 
-def rows_of(path: Path, on_problem: OnProblem = refuse, **dialect: Any) -> list[tuple[int, dict[str, Any]]]:
-    return list(open_table(Source(str(path)), Dialect(**dialect), on_problem).rows)
+def rows_of(path: Path, on_problem: OnProblem = refuse, **file_format: Any) -> list[tuple[int, dict[str, Any]]]:
+    return list(open_table(Source(str(path)), Format(**file_format), on_problem).rows)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +83,7 @@ def test_a_table_comes_back_as_it_was_written(folder, name, rows):
     else:
         expected = rows
     for path in (write(folder, contents(name, rows), f"data{name}"), ours):
-        table = open_table(Source(str(path)), Dialect(line_breaks=True))
+        table = open_table(Source(str(path)), Format(line_breaks=True))
         assert table.columns == COLUMNS
         assert [row for _, row in table.rows] == expected
 
@@ -119,7 +119,7 @@ def test_what_is_read_is_what_dictreader_reads(folder, body, line_breaks):
 
 def test_rows_are_numbered_by_their_first_line(tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbftext,label\r\n\r\na,1\r\n"b\nc",2\r\nd,3\r\n')
-    table = open_table(Source(str(path)), Dialect(line_breaks=True))
+    table = open_table(Source(str(path)), Format(line_breaks=True))
     assert table.columns == ("text", "label")
     found = {table.place(number): row["text"] for number, row in table.rows}
     assert found == {f"{path}:3": "a", f"{path}:4": "b\nc", f"{path}:6": "d"}
@@ -142,7 +142,7 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "dialect", "rows"),
+    ("name", "content", "file_format", "rows"),
     [
         ("x.tsv", 'text\tlabel\n"a\t1\nb" c"\t2\n', {"quotes": False}, ['2 "a 1', '3 b" c" 2']),
         ("x.csv", "text;label\na, b;1\n", {"separator": ";"}, ["2 a, b 1"]),
@@ -156,10 +156,10 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
         ),
     ],
 )
-def test_dialects_and_formats(tmp_path, name, content, dialect, rows):
-    """A file's own dialect comes before that of its task."""
-    source = Source(str(write(tmp_path, content, name)), None, Dialect(**dialect))
-    found = open_table(source, Dialect(separator="x")).rows
+def test_formats(tmp_path, name, content, file_format, rows):
+    """A file's own format comes before that of its task."""
+    source = Source(str(write(tmp_path, content, name)), None, Format(**file_format))
+    found = open_table(source, Format(separator="x")).rows
     texts = [f"{number} {' '.join(map(str, row.values()))}" for number, row in found]
     assert texts == (rows or ["2 Zürich – ja 1,5"])
 
@@ -233,8 +233,8 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
         (2, {"text": "a", "label": "4", "n": "0.5"}),
         (4, {"text": "n/a", "label": "True", "n": ""}),
     ]
-    marked = open_table(Source(str(tmp_path / "x.xlsx")), Dialect(decimal=","))  # its numbers have no mark of their own
-    labels = [marked.dialect.label_field(value) for _, row in marked.rows for value in row.values()]
+    marked = open_table(Source(str(tmp_path / "x.xlsx")), Format(decimal=","))  # its numbers have no mark of their own
+    labels = [marked.format.label_field(value) for _, row in marked.rows for value in row.values()]
     assert labels == ["a", "4", "0.5", "n/a", "True", ""]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
         open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.tables import Dialect, Source
+from multitask.data.tables import Format, Source
 from multitask.tasks.declarations import default_tasks, files_folder, load_tasks, task_of
 from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, PairClassification, Regression
 
@@ -195,10 +195,10 @@ def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path
     stars = TOPIC.replace("topic", "stars").replace("classification", "regression")
     files = '[files."train.csv"]\nseparator = ";"\nencoding = "cp1252"\ndecimal = ","\nmissing = ["n/a", "-"]\n'
     path.write_text(TOPIC + 'dev = "dev.csv"\n' + stars + files, encoding="utf-8-sig")
-    expected = Dialect(separator=";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
+    expected = Format(separator=";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
     topic, other = load_tasks(path).values()
-    assert topic.source("train").dialect == other.source("train").dialect == expected
-    assert topic.source("dev").dialect is None
+    assert topic.source("train").format == other.source("train").format == expected
+    assert topic.source("dev").format is None
     for table, problem in (('"train.csv"]\nseperator = ";"', "seperator"), ('"tran.csv"]', "no task reads this file")):
         with pytest.raises(InputError, match=rf"tasks\.toml: files\.tra.+csv: {problem}"):
             load_tasks(declare(tmp_path, f"{TOPIC}[files.{table}\n"))
