@@ -1,7 +1,7 @@
 """Speed of `SentenceEncoder.encode` and of sentence-transformers with its backends, in sentences per second.
 
     python -m benchmarks.encode [--model all-minilm-l6-v2] [--data data/sample] [--sentences 2000] [--rounds 5]
-                                [--exports FOLDER] [--peers torch-fp32 ...] [--ours fp32 bf16 int8]
+                                [--exports FOLDER] [--peers torch-fp32 ...] [--ours fp32 bf16]
 
 For all peers: `pip install "sentence-transformers[onnx,openvino]<6" "transformers<4.58" "optimum<2.2" datasets`; newer
 versions did not fit together in November 2026. Peers that cannot be built are named with the reason. All embed the same
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 32, 64, 128], help="tried for each peer")
     parser.add_argument("--exports", type=Path, help="folder that keeps the peers' exported models for the next run")
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS, help=f"{REFERENCE} always takes part")
-    parser.add_argument("--ours", nargs="+", default=["fp32", "bf16", "int8"], choices=["fp32", "bf16", "int8"])
+    parser.add_argument("--ours", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     options = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -98,7 +98,7 @@ def main() -> None:
 def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str, SentenceTransformer]) -> None:
     """Measure, and print the machine and both tables."""
     processor = torch.device("cpu")
-    rates = {str(dtype)[6:]: matrix_rate(dtype, processor) for dtype in (torch.float32, torch.bfloat16, torch.int8)}
+    rates = {str(dtype)[6:]: matrix_rate(dtype, processor) for dtype in (torch.float32, torch.bfloat16)}
     ours = {f"ours-{p}": SentenceEncoder.load(options.model, device="cpu", precision=p) for p in options.ours}
     one, *_ = ours.values()
     lengths = [len(ids) for ids in one.tokenizer.encode(sentences, one.max_length)]

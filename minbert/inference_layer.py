@@ -4,7 +4,6 @@ oneDNN computes products of small batches fastest if weights lie in its own orde
 into that order in every call.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import torch
@@ -17,17 +16,34 @@ ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
 
 
-class PackedLinear(nn.Module):
-    """A linear map whose weights are laid out in oneDNN's order, `packed`, next to its buffers.
+class Bf16Linear(nn.Module):
+    """A linear map in bf16 whose weights are laid out once, [tokens, inputs] -> [tokens, outputs] bf16.
 
     The packed weights can be neither read nor copied, so they are made anew where buffers are copied or loaded.
+
+    Args:
+        linear: the map to replace.
+        activation: applied to the outputs before they are rounded; GELU by the error function.
     """
 
-    packed: Tensor
+    weight: Tensor  # [outputs, inputs] bf16
+    bias: Tensor  # [outputs] bf16
+
+    def __init__(self, linear: nn.Linear, activation: Literal["none", "gelu"] = "none") -> None:
+        super().__init__()
+        self.activation = activation
+        self.register_buffer("weight", linear.weight.detach().bfloat16())
+        self.register_buffer("bias", linear.bias.detach().bfloat16())
+        self.packed = self.pack()
 
     def pack(self) -> Tensor:
-        """The weights in oneDNN's order, from the buffers."""
-        raise NotImplementedError
+        """The weights in oneDNN's order."""
+        return torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(
+            x.bfloat16(), self.packed, self.bias, self.activation, [], "none" if self.activation == "gelu" else ""
+        )
 
     def train(self, mode: bool = True) -> Self:
         """Raise InputError in training mode: the weights have no gradient."""
@@ -47,33 +63,6 @@ class PackedLinear(nn.Module):
         self.packed = self.pack()
 
 
-class Bf16Linear(PackedLinear):
-    """A linear map in bf16 whose weights are laid out once, [tokens, inputs] -> [tokens, outputs] bf16.
-
-    Args:
-        linear: the map to replace.
-        activation: applied to the outputs before they are rounded; GELU by the error function.
-    """
-
-    weight: Tensor  # [outputs, inputs] bf16
-    bias: Tensor  # [outputs] bf16
-
-    def __init__(self, linear: nn.Linear, activation: Literal["none", "gelu"] = "none") -> None:
-        super().__init__()
-        self.activation = activation
-        self.register_buffer("weight", linear.weight.detach().bfloat16())
-        self.register_buffer("bias", linear.bias.detach().bfloat16())
-        self.packed = self.pack()
-
-    def pack(self) -> Tensor:
-        return torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(
-            x.bfloat16(), self.packed, self.bias, self.activation, [], "none" if self.activation == "gelu" else ""
-        )
-
-
 def processor_has_bf16() -> bool:
     """Whether oneDNN is there, and multiplies in bf16 on this processor."""
     return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -81,24 +70,19 @@ def processor_has_bf16() -> bool:
 
 @torch.no_grad()
 def to_bf16(model: BertModel) -> None:
-    """Replace the linear maps of an encoder by maps in bf16, for inference on a processor."""
+    """Replace the linear maps of an encoder by maps in bf16, for inference on a processor.
 
-    def in_bf16(layer: Layer) -> dict[str, nn.Module]:
-        return {
-            "attention.query_key_value": Bf16Linear(layer.attention.query_key_value),
-            "attention.output": Bf16Linear(layer.attention.output),
-            "intermediate": Bf16Linear(layer.intermediate, "gelu"),
-            "output": Bf16Linear(layer.output),
-        }
-
-    replace_maps(model, in_bf16)
-
-
-def replace_maps(model: BertModel, replacements: Callable[[Layer], dict[str, nn.Module]]) -> None:
-    """Replace the linear maps of all layers that have feed-forward neurons; that before GELU applies it itself."""
+    Layers from which all feed-forward neurons were removed stay as they are.
+    """
     for layer in model.layers:
         assert isinstance(layer, Layer)
         if layer.output.in_features:
-            for name, replacement in {**replacements(layer), "gelu": nn.Identity()}.items():
+            for name, replacement in {
+                "attention.query_key_value": Bf16Linear(layer.attention.query_key_value),
+                "attention.output": Bf16Linear(layer.attention.output),
+                "intermediate": Bf16Linear(layer.intermediate, "gelu"),
+                "gelu": nn.Identity(),
+                "output": Bf16Linear(layer.output),
+            }.items():
                 layer.set_submodule(name, replacement)
     model.eval()

@@ -16,7 +16,7 @@ from multitask.cli.data_commands import DATA_COMMANDS
 from multitask.cli.options import POSITIONAL
 from multitask.inference.hard_negatives import HardNegatives
 from multitask.models.config import Pooling
-from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
+from multitask.runtime.options import Computing, RunOptions
 from multitask.training.objective_config import ObjectiveConfig
 
 Positive = Annotated[float, Field(gt=0)]
@@ -54,7 +54,7 @@ class _Pooling:
 
 
 @settings
-class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
+class Evaluate(Computing, _Pooling, _BestOn, _Model, Data):
     """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
 
     An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
@@ -99,8 +99,6 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
             raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
         if self.suite == "multitask" and self.dimensions:
             raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
-        if self.suite == "multitask" and self.precision == "int8":
-            raise InputError("--precision int8 is for suites of frozen embeddings; use --precision auto")
 
 
 @settings
@@ -141,7 +139,7 @@ class Predict(Computing, _BestOn, Data):
 
 
 @settings
-class Embed(EmbeddingComputing, _Pooling, _Model):
+class Embed(Computing, _Pooling, _Model):
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden].
 
     The file may be larger than memory. OUTPUT.json, next to the array, names the model and the text.
@@ -159,8 +157,8 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
     is one. Default: all."""
     normalize: bool = False
     """Scale every embedding to length 1."""
-    dtype: Literal["float32", "float16", "int8"] = "float32"
-    """How numbers are stored. `int8` stores embeddings of length 1, with a scale for each dimension in OUTPUT.json."""
+    dtype: Literal["float32", "float16"] = "float32"
+    """How numbers are stored. With float16, cosines change by less than 0.001."""
 
     def __post_init__(self) -> None:
         if self.output.suffix != ".npy":
@@ -168,7 +166,7 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
 
 
 @settings
-class Search(EmbeddingComputing, _Pooling, _Model):
+class Search(Computing, _Pooling, _Model):
     """Print the sentences of an index that are nearest to queries by cosine, as JSON lines.
 
     A line has the query, the rank (from 1), the score, the row of the sentence in the text (from 0), and the sentence.
@@ -185,15 +183,12 @@ class Search(EmbeddingComputing, _Pooling, _Model):
     """Column of the sentences of a table. It is for a table of queries."""
     top: Count = 10
     """Sentences to print for each query."""
-    rescore: Count | None = None
-    """For an int8 index: first find this many times --top sentences with the query in 8 bits, then order them by their
-    cosine with the query in fp32. Default: 4."""
     output: Path = Path("-")
     """File to write: jsonl, csv, tsv or parquet. Default: standard output."""
 
 
 @settings
-class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
+class Mine(HardNegatives, Computing, _Pooling, _Model):
     """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
 
     An anchor's negatives are never the anchor itself, a sentence that it has a pair with, or a copy of these, whatever
@@ -366,7 +361,7 @@ COMMANDS: tuple[Command | Group, ...] = (
     _command("search", Search),
     _command(
         *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
-        *("relative_margin", "negatives", "sampling", "approximate"),
+        *("relative_margin", "negatives", "sampling"),
         extra="search",
     ),
     _command("probe", Probe),

@@ -33,7 +33,6 @@ def evaluate(options: Evaluate) -> None:
 
 def _evaluate_tasks(options: Evaluate) -> None:
     folder = locate_model(options.model, options.revision, options.best_on)
-    assert options.precision != "int8", "refused above"
     runtime = start(options.device, options.precision)
     with_heads, own = (folder / DESCRIPTION).is_file(), ModelData(Path(), own=True)
     if options.input is None or not with_heads:

@@ -3,6 +3,7 @@
 from multitask.cli.commands import Search
 from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
 from multitask.inference.embed_file import Index, sentences
+from multitask.inference.search import search as nearest
 from multitask.models.sentence_encoder import load_encoder
 
 COLUMNS = ("query", "rank", "score", "row", "text")
@@ -14,7 +15,7 @@ def search(options: Search) -> None:
     queries = list(sentences(options.queries, options.column))
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
-    found = index.search(encoder.encode(queries, dimensions=index.vectors.shape[1]), options.top, options.rescore)
+    found = nearest(encoder.encode(queries, dimensions=index.vectors.shape[1]), index.vectors, options.top)
     texts = index.texts_of(set(found.indices.ravel().tolist()))
     with table_writer(options.output, COLUMNS, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):

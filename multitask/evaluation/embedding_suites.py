@@ -26,7 +26,7 @@ from multitask.models.config import Pooling
 from multitask.models.pooling import check_dimensions
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.options import Device, EmbeddingPrecision
+from multitask.runtime.options import Device, Precision
 
 SuiteName = TaskSuite | Literal["geometry"]
 STSB = "STSBenchmark"
@@ -97,7 +97,7 @@ class KnownEncoder:
         best_on: str | None = None,
         pooling: Pooling = "auto",
         device: Device = "auto",
-        precision: EmbeddingPrecision = "auto",
+        precision: Precision = "auto",
     ) -> "KnownEncoder":
         """Load a run's model, a model folder, `all-minilm-l6-v2` or a hub id. Raises InputError if there is none.
 

@@ -21,15 +21,14 @@ from multitask.data.problems import LOGGER, checked, quote, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
 from multitask.data.text_lines import suffixes
-from multitask.inference.search import LEVELS, Neighbours, Rows, search, search_codes
 from multitask.models.sentence_encoder import Embedder
 from multitask.runtime.progress import RowsDone
 
 SENTENCES_PER_BLOCK = 16384
 ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\)?"
-STORED = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
+STORED = {"float32": "<f4", "float16": "<f2"}
 
-Dtype = Literal["float32", "float16", "int8"]
+Dtype = Literal["float32", "float16"]
 
 
 @settings
@@ -48,8 +47,6 @@ class Record:
     dtype: Dtype
     normalized: bool
     """Whether they were scaled to length 1."""
-    scales: tuple[float, ...] = ()
-    """Of int8: an embedding is about the integers times these, one for each dimension."""
 
 
 def embed_file(
@@ -64,15 +61,12 @@ def embed_file(
     """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden]; returns its shape.
 
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences.
-    `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1, which is always
-    done for int8. Its scales are those of the largest values of the first block; larger values later are cut off.
+    `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1.
     Raises InputError for no sentence, a missing column, no text, or too many dimensions.
     """
-    normalize |= dtype == "int8"
     total = sum(1 for _ in sentences(source, column, again=True)) if source.is_file() else None
     texts = sentences(source, column)
     place = record_of(output)
-    scales = None
     with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(total, "sentences") as shown:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
@@ -80,9 +74,6 @@ def embed_file(
             if not count:
                 width = embeddings.shape[1]
                 _write_header(file, 0, width, dtype)
-                scales = np.maximum(abs(embeddings).max(axis=0), 1e-12) / LEVELS if dtype == "int8" else None
-            if scales is not None:
-                embeddings = (embeddings / scales).round().clip(-LEVELS, LEVELS)
             file.write(embeddings.astype(STORED[dtype]).tobytes())
             count += len(block)
             shown.add(len(block))
@@ -93,8 +84,7 @@ def embed_file(
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = os.path.relpath(source.resolve(), output.resolve().parent) if source.is_file() else None
     digest = sha256_of_file(source) if text else None
-    stored = () if scales is None else tuple(scales.tolist())
-    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, stored)
+    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize)
     write_json(place, asdict(record))
     return count, width
 
@@ -108,7 +98,6 @@ class Index(NamedTuple):
     """Embeddings of a text file on disk."""
 
     vectors: NDArray[Any]  # [sentences, hidden], memory-mapped
-    scales: NDArray[np.float32] | None  # [hidden] of int8
     text: Path | None
     column: str | None
 
@@ -125,8 +114,7 @@ class Index(NamedTuple):
             raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
         vectors = checked(path, _mapped)
         record = read_as(Record, read_text(place), place)
-        fits = vectors.ndim == 2 and vectors.dtype.str == STORED[record.dtype]
-        if not fits or len(record.scales) != (vectors.shape[1] if record.dtype == "int8" else 0):
+        if vectors.ndim != 2 or vectors.dtype.str != STORED[record.dtype]:
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")
         if record.model != encoder.identity:
             wrote = f"pass the --model (it was {record.model_name}) and --pooling that wrote it"
@@ -134,23 +122,7 @@ class Index(NamedTuple):
         text = None if record.text is None else path.resolve().parent / record.text
         if text is not None and sha256_of_file(text) != record.text_sha256:
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
-        scales = np.array(record.scales, np.float32) if record.scales else None
-        return cls(vectors, scales, text, record.column)
-
-    def search(
-        self, queries: NDArray[np.float32], top_k: int, rescore: int | None = None, among: Rows | None = None
-    ) -> Neighbours:
-        """The nearest rows, as `search` finds them; of int8 as `search_codes` does, which alone takes `rescore`."""
-        if self.scales is not None:
-            return search_codes(queries, self.vectors, self.scales, top_k, rescore or 4, among)
-        if rescore is not None:
-            raise InputError(f"rescore is for an int8 index; this one is {self.vectors.dtype}")
-        return search(queries, self.vectors, top_k, among=among)
-
-    def floats(self, rows: Rows) -> NDArray[np.float32]:
-        """Embeddings of some rows, [rows, hidden] fp32."""
-        found = self.vectors[rows].astype(np.float32)
-        return found if self.scales is None else found * self.scales
+        return cls(vectors, text, record.column)
 
     def texts(self) -> Iterator[str]:
         """The sentences of all rows. Raises InputError if they were read from standard input."""

@@ -27,9 +27,6 @@ class HardNegatives:
     """Which of these texts to take: the `first`, which are nearest, or some at `random`."""
     seed: Seed = 0
     """Seed of the random draw."""
-    approximate: bool = False
-    """Search with a graph (usearch, extra `search`) instead of comparing all vectors: faster for many anchors, but it
-    needs memory for the corpus in fp16, and misses some texts."""
 
     def __post_init__(self) -> None:
         if len(self.ranks) != 2 or not 0 <= self.ranks[0] < self.ranks[1]:

@@ -5,12 +5,10 @@ Source of ranks and margins: NV-Retriever (arXiv 2407.15831, section 3.1). Optio
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Literal
 
@@ -27,9 +25,9 @@ from multitask.data.problems import LOGGER, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
 from multitask.data.write_tables import table_writer
-from multitask.inference.embed_file import SENTENCES_PER_BLOCK, Index, embed_file, text_columns
+from multitask.inference.embed_file import Index, embed_file, text_columns
 from multitask.inference.hard_negatives import HardNegatives
-from multitask.inference.search import Neighbours, Rows, rescored
+from multitask.inference.search import Rows, search
 from multitask.models.sentence_encoder import Embedder
 from multitask.runtime.progress import RowsDone
 from multitask.runtime.random_streams import generator
@@ -106,7 +104,6 @@ def negatives_of(
         own[anchor].append(pair)
     known = {text: there & texts for text, texts in (linked(hashed) if same_meaning else partners(hashed)).items()}
     most_known = max(len(known[anchor]) for anchor in own)
-    near = _approximate(corpus, among) if options.approximate else partial(corpus.search, among=among)
     draw = generator(options.seed, "hard negatives")
     anchors = list(own)
     found: dict[int, list[int]] = {}
@@ -114,12 +111,11 @@ def negatives_of(
         for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
             block = anchors[start : start + ANCHORS_PER_BLOCK]
             vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
-            nearest = near(vectors, options.ranks[1] + most_known)
+            nearest = search(vectors, corpus.vectors, options.ranks[1] + most_known, among=among)
             positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
             limits = _limits(encoder, vectors, positives, options)
             for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
                 usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
-                usable[1:] &= rows[1:] != rows[:-1]  # a graph may find too few
                 found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
             shown.add(len(block))
     return found
@@ -175,24 +171,6 @@ def _limits(
     absolute = lowest - (options.margin if options.margin is not None else -np.inf)
     share = options.relative_margin  # of a negative cosine, a limit is further below
     return np.minimum(absolute, lowest - abs(lowest) * (1 - share) if share is not None else np.inf)
-
-
-def _approximate(corpus: Index, among: Rows) -> Callable[[NDArray[np.float32], int], Neighbours]:
-    """Search in a graph (HNSW) of fp16 vectors. What it finds is ordered by the cosines of the stored embeddings."""
-    graph = resolve_name("usearch.index:Index")(ndim=corpus.vectors.shape[1], metric="cos", dtype="f16")
-    with RowsDone(len(among), "sentences") as shown:
-        for start in range(0, len(among), SENTENCES_PER_BLOCK):
-            rows = among[start : start + SENTENCES_PER_BLOCK]
-            graph.add(rows, corpus.floats(rows))
-            shown.add(len(rows))
-
-    def near(queries: NDArray[np.float32], top_k: int) -> Neighbours:
-        found = graph.search(queries, min(top_k, len(among)))
-        rows = found.keys.astype(np.int64)
-        lacking = np.arange(rows.shape[1]) >= np.asarray(found.counts)[:, None]
-        return rescored(queries, np.where(lacking, rows[:, :1], rows), corpus.floats, rows.shape[1])
-
-    return near
 
 
 def mined_rows(

@@ -2,7 +2,7 @@
 
 Embeddings are numpy arrays or torch tensors [rows, hidden]. Vectors may have any length, and one vector [hidden] is
 one row. Only `similarity` computes a whole matrix. The other functions compute it in chunks, so a memory-mapped array
-is never read whole. Every function computes on the device of its first argument, `search_codes` on the processor.
+is never read whole. Every function computes on the device of its first argument.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,16 +15,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from minbert.errors import InputError
-from minbert.int8 import products_are_exact
 
 Embeddings = NDArray[np.floating[Any]] | Tensor
-
-Codes = NDArray[np.int8]
 Rows = NDArray[np.int64]
 
 CHUNK = 1024  # rows and columns of a part of the matrix, which is then a few MiB
 SEARCHED = 4096  # queries and rows of the corpus that are compared at a time: 64 MiB of cosines
-LEVELS = 127  # of int8 on either side of zero
 
 
 class Neighbours(NamedTuple):
@@ -69,50 +65,6 @@ def search(
         return asked @ _unit(part).T.to(asked.device)
 
     return _joined(_nearest(asked, corpus, top_k, chunk, among, cosines) for _, asked in _chunks(queries, chunk))
-
-
-def search_codes(
-    queries: Embeddings, codes: Codes, scales: Embeddings, top_k: int = 10, rescore: int = 4, among: Rows | None = None
-) -> Neighbours:
-    """`search` in a corpus of 8-bit integers, `codes * scales` of which are about of length 1.
-
-    Queries are rounded to 8 bits too, so the scan multiplies integers. Then the `top_k * rescore` rows with the highest
-    products are ordered by their cosine, which is that of the query in fp32 with `codes * scales`.
-    """
-    queries, scale = _rows(queries), torch.as_tensor(scales)
-    _check_sizes(queries, codes)
-    most = _at_least_one("top_k", top_k) * rescore
-    exact = products_are_exact()
-
-    def rounded(asked: Tensor) -> Tensor:
-        weighted = asked.cpu() * scale
-        return (weighted * (LEVELS / weighted.abs().amax(dim=1, keepdim=True).clamp_min(1e-12))).round()
-
-    def products(levels: Tensor, part: Tensor) -> Tensor:
-        if exact:
-            return torch._int_mm(levels.to(torch.int8), part.T)
-        return levels @ part.float().T  # the same integers: fp32 holds them up to 2^24, in 1,040 dimensions
-
-    blocks = (rounded(asked) for _, asked in _chunks(queries, SEARCHED))
-    found = _joined(_nearest(levels, codes, most, SEARCHED, among, products) for levels in blocks)
-    return rescored(queries, found.indices, lambda rows: torch.from_numpy(codes[rows]) * scale, top_k)
-
-
-def rescored(
-    queries: Embeddings, candidates: Rows, vectors: Callable[[Rows], Embeddings], top_k: int, size: int = 256
-) -> Neighbours:
-    """The `top_k` of each query's candidates, rows [queries, candidates], with the highest cosine to it, nearest first.
-
-    `vectors` has the embeddings of rows. `size` queries are compared at a time.
-    """
-
-    def find(asked: Tensor, rows: Rows) -> Neighbours:
-        near = _unit(vectors(rows.ravel())).view(*rows.shape, asked.shape[1]).to(asked.device)
-        scores, order = _highest((near @ asked[:, :, None]).squeeze(-1), top_k)
-        return Neighbours(scores.cpu().numpy(), np.take_along_axis(rows, order.cpu().numpy(), axis=1))
-
-    candidates = np.sort(candidates, axis=1)
-    return _joined(find(asked, candidates[start : start + size]) for start, asked in _chunks(queries, size))
 
 
 def _joined(parts: Iterable[Neighbours]) -> Neighbours:
@@ -177,7 +129,7 @@ def _rows(embeddings: Embeddings) -> Embeddings:
     return embeddings[None] if embeddings.ndim == 1 else embeddings
 
 
-def _check_sizes(first: Embeddings, second: Embeddings | Codes) -> None:
+def _check_sizes(first: Embeddings, second: Embeddings) -> None:
     if first.shape[1] != second.shape[1]:
         raise InputError(
             f"embeddings of size {first.shape[1]} and {second.shape[1]} cannot be compared; use one encoder for both"

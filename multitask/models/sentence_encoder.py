@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.inference_layer import processor_has_bf16, to_bf16
-from minbert.int8 import to_int8
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
@@ -29,12 +28,9 @@ from multitask.models.model_folder import file_hashes, resolve_pooling, stored_m
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.pooling import PoolingMethod, check_dimensions, pool
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.device import Runtime, start_embedding
-from multitask.runtime.options import Device, EmbeddingPrecision
+from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
 from multitask.runtime.progress import RowsDone, untold
-from multitask.runtime.random_streams import generator
-
-MEASURED_SENTENCES, MEASURED_LENGTH = 64, 48  # on how many random sentences of how many tokens int8 ranges are measured
 
 
 class SentenceEncoder:
@@ -65,28 +61,25 @@ class SentenceEncoder:
         revision: str | None = None,
         pooling: Pooling = "auto",
         device: Device = "auto",
-        precision: EmbeddingPrecision = "auto",
+        precision: Precision = "auto",
         keep_layers: bool = False,
     ) -> Self:
         """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
 
         Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
-        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
-        its ranges on sentences of random tokens, so they depend on the model alone. In bf16, weights are rounded here:
-        use `encode`, and load in fp32 what is saved or called otherwise. On a processor, linear maps for inference,
-        which cannot be trained, then replace those of the model, unless `keep_layers` is set. int8 always does so.
+        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. In bf16, weights
+        are rounded here: use `encode`, and load in fp32 what is saved or called otherwise. On a processor, linear maps
+        for inference, which cannot be trained, then replace those of the model, unless `keep_layers` is set.
 
         Raises:
-            InputError: no such model, or int8 is not possible on this processor.
+            InputError: no such model.
         """
         folder = locate_model(name, revision)
-        runtime = start_embedding(device, precision)
+        runtime = start(device, precision)
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
         tokenizer = load_tokenizer(str(folder))
         max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
-        if runtime.int8:
-            to_int8(model, _random_sentences(tokenizer, max_length))
-        elif runtime.precision == "bf16":
+        if runtime.precision == "bf16":
             if runtime.device.type == "cpu" and processor_has_bf16() and not keep_layers:
                 to_bf16(model)
             _round_linear_layers(model)
@@ -187,7 +180,7 @@ def load_encoder(
     revision: str | None = None,
     pooling: Pooling = "auto",
     device: Device = "auto",
-    precision: EmbeddingPrecision = "auto",
+    precision: Precision = "auto",
 ) -> Embedder:
     """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
 
@@ -197,17 +190,15 @@ def load_encoder(
         pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
             RoBERTa and the mean for other architectures.
         device: where to compute.
-        precision: of matrix products; int8 for what `SentenceEncoder` can compute.
+        precision: of matrix products.
 
     Raises:
         InputError: no such model, weights that exist only as a pickle, a model that needs sentence-transformers, which
-            is not installed, or int8 is not possible here.
+            is not installed.
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
         if (reason := why_not_minbert(folder)) is not None:
-            if precision == "int8":
-                raise InputError(f"{reason}: --precision int8 is for BERT and RoBERTa encoders; use --precision auto")
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)
 
@@ -217,12 +208,3 @@ def _round_linear_layers(model: BertModel) -> None:
     for layer in model.modules():
         if isinstance(layer, nn.Linear):
             layer.to(torch.bfloat16)
-
-
-def _random_sentences(tokenizer: Tokenizer, max_length: int) -> PackedBatch:
-    """Sentences of random tokens, the same ones every time."""
-    draw = generator(0, "sentences that int8 ranges are measured on")
-    ids = np.setdiff1d(np.arange(tokenizer.vocabulary_size), tokenizer.special_ids)
-    lengths = draw.integers(1, min(max_length, MEASURED_LENGTH), MEASURED_SENTENCES)
-    texts = [tokenizer.backend.decode(draw.choice(ids, length).tolist()) for length in lengths]
-    return PackedBatch.from_sequences(tokenizer.encode(texts, max_length))

@@ -5,16 +5,15 @@ import ctypes
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from minbert.int8 import products_are_exact
 from multitask.runtime import distributed
-from multitask.runtime.options import Device, EmbeddingPrecision, Precision
+from multitask.runtime.options import Device, Precision
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,6 @@ class Runtime:
     # of a training on a processor; None where their number changes nothing, as in evaluations
     threads: int | None = None
     recompute: bool = False  # whether a training computes layers again in the backward pass instead of keeping them
-    # whether the encoder's layers multiply in 8 bits, for embeddings only; `precision` is that of the rest
-    int8: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
@@ -35,8 +32,7 @@ class Runtime:
 
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
-        precision = f"int8 and {self.precision}" if self.int8 else self.precision
-        described = {"device": self.device.type, "precision": precision}
+        described = {"device": self.device.type, "precision": self.precision}
         if self.device.type == "cuda" and self.precision == "bf16":
             described["attention"] = "flash"  # other bits than before it was used
         if self.threads is not None:
@@ -62,24 +58,6 @@ def start(device: Device, precision: Precision) -> Runtime:
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}.get(kind, lambda: False)
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
-
-
-def start_embedding(device: Device, precision: EmbeddingPrecision) -> Runtime:
-    """Resolve `auto` settings where int8 is possible too.
-
-    Raises:
-        InputError: as `start`, or int8 was asked for and the device or the processor does not have it.
-    """
-    if precision != "int8":
-        return start(device, precision)
-    if device not in ("auto", "cpu"):
-        raise InputError(f"--precision int8 is for processors, not --device {device}; use --device cpu")
-    if not products_are_exact():
-        raise InputError(
-            "--precision int8: products of 8-bit integers overflow here, because the processor has neither VNNI nor "
-            "AMX, or a setting such as ONEDNN_MAX_CPU_ISA hides them; use --precision auto"
-        )
-    return replace(start("cpu", "auto"), int8=True)
 
 
 def widest_dtype(device: torch.device) -> torch.dtype:

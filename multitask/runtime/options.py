@@ -9,7 +9,6 @@ from minbert.settings import AtLeastZero, settings
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "fp32", "bf16"]
-EmbeddingPrecision = Literal["auto", "fp32", "bf16", "int8"]
 
 MAX_THREADS = 1024
 
@@ -28,16 +27,6 @@ class Computing(Place):
 
     precision: Precision = "auto"
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
-
-
-@settings
-class EmbeddingComputing(Place):
-    """Where to compute."""
-
-    precision: EmbeddingPrecision = "auto"
-    """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively. `int8` rounds weights and
-    inputs of the layers to 8 bits: faster on processors with VNNI, and cosines change slightly. It computes on the
-    CPU."""
 
 
 @settings

@@ -132,21 +132,6 @@ def test_blocks_of_anchors_change_nothing(tmp_path, monkeypatch):
     assert not list((tmp_path / "new").iterdir())
 
 
-@pytest.mark.skipif(find_spec("usearch") is None, reason="needs the extra search")
-def test_a_graph_finds_nearly_all_negatives(tmp_path):
-    texts = [f"sentence {number}" for number in range(3000)]
-    (tmp_path / "t.txt").write_text("\n".join(texts))
-    embed_file(Stub(), tmp_path / "t.txt", tmp_path / "e.npy", None, False)
-    index, pairs = Index.open(tmp_path / "e.npy", Stub()), list(zip(texts[:100], texts[100:200], strict=True))
-    found = []
-    for approximate in (False, True):
-        options = HardNegatives(ranks=(0, 20), negatives=20, relative_margin=None, approximate=approximate)
-        negatives = negatives_of(Stub(), pairs, index, options)
-        found.append({(anchor, row) for anchor, rows in negatives.items() for row in rows})
-    assert len(found[0]) == 2000
-    assert len(found[0] & found[1]) > 0.95 * 2000
-
-
 @pytest.mark.skipif(
     find_spec("sentence_transformers") is None or find_spec("datasets") is None,
     reason="needs the extras sentence-transformers and datasets",

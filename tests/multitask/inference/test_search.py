@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from minbert.errors import InputError
 from multitask.inference import search as module
-from multitask.inference.search import paraphrase_mining, search, search_codes, similarity
+from multitask.inference.search import paraphrase_mining, search, similarity
 
 GENERATOR = np.random.default_rng(0)
 CORPUS = GENERATOR.normal(size=(83, 12)).astype(np.float32) * GENERATOR.uniform(0.1, 9, (83, 1)).astype(np.float32)
@@ -58,27 +58,6 @@ def test_some_rows_are_searched():
     some = np.array([0, 3, 4, 50, 82])
     expected = some[np.argsort(-cosines(QUERIES, CORPUS[some]), axis=1)]
     np.testing.assert_array_equal(search(QUERIES, CORPUS, 9, chunk=2, among=some).indices, expected)
-
-
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize(("top_k", "rescore"), [(5, 1), (5, 3), (40, 4)])
-def test_codes_are_found_by_products_of_integers_and_ordered_by_cosine(monkeypatch, exact, top_k, rescore):
-    if not exact:
-        monkeypatch.setattr(module, "products_are_exact", lambda: False)
-    unit = CORPUS / np.linalg.norm(CORPUS, axis=1, keepdims=True)
-    scales = abs(unit).max(axis=0) / 127
-    codes = (unit / scales).round().astype(np.int8)
-    found = search_codes(QUERIES, codes, scales, top_k, rescore)
-    cosine = cosines(QUERIES, codes * scales)
-    for query, rows, scores, row in zip(QUERIES, found.indices, found.scores, cosine, strict=True):
-        weighted = query / np.linalg.norm(query) * scales
-        products = (weighted * np.float32(127 / abs(weighted).max())).round().astype(np.int64) @ codes.T.astype(
-            np.int64
-        )
-        candidates = np.sort(np.argsort(-products, kind="stable")[: top_k * rescore])
-        expected = candidates[np.argsort(-row[candidates])][:top_k]
-        np.testing.assert_array_equal(rows, expected)
-        np.testing.assert_allclose(scores, row[expected], atol=1e-6)
 
 
 @pytest.mark.parametrize(("max_pairs", "chunk"), [(1, 5), (50, 1), (83 * 82 // 2, 82), (50, 83), (10_000, 1024)])

@@ -1,6 +1,5 @@
 """SentenceEncoder against sentence-transformers on the bundled weights."""
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +15,9 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.inference_layer import Bf16Linear, processor_has_bf16
-from minbert.int8 import products_are_exact
 from minbert.model import BertModel
 from multitask import SentenceEncoder
 from multitask.models import sentence_encoder
-from multitask.runtime import device
-from multitask.runtime.device import start
 
 SENTENCES = [
     "A man is playing a guitar.",
@@ -154,33 +150,3 @@ def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encod
 def test_a_processor_with_bf16_has_layers_for_inference(tiny_encoder):
     loaded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
     assert {isinstance(layer.output, Bf16Linear) for layer in loaded.model.layers} == {processor_has_bf16()}
-
-
-@pytest.fixture
-def int8() -> Callable[[Path], SentenceEncoder]:
-    if not products_are_exact():
-        pytest.skip("products of 8-bit integers overflow here")
-    return lambda folder: SentenceEncoder.load(folder, device="auto", precision="int8")
-
-
-def test_int8_is_close_and_always_the_same(tiny, tiny_encoder, int8):
-    encoder, again = int8(tiny_encoder), int8(tiny_encoder)
-    coarse = encoder.encode(SENTENCES, normalize=True)
-    cosines = (coarse * tiny.encode(SENTENCES, normalize=True)).sum(axis=1)
-    assert 1e-5 < (1 - cosines).max() < 0.01
-    np.testing.assert_array_equal(coarse, again.encode(SENTENCES, normalize=True))
-    assert encoder.runtime.describe() == {"device": "cpu", "precision": f"int8 and {start('cpu', 'auto').precision}"}
-    assert encoder.identity == tiny.identity
-
-
-@pytest.mark.parametrize(
-    ("place", "fast", "message"),
-    [
-        ("cuda", True, "--precision int8 is for processors, not --device cuda; use --device cpu"),
-        ("cpu", False, "products of 8-bit integers overflow here"),
-    ],
-)
-def test_int8_is_refused_where_it_cannot_be(tiny_encoder, monkeypatch, place, fast, message):
-    monkeypatch.setattr(device, "products_are_exact", lambda: fast)
-    with pytest.raises(InputError, match=re.escape(message)):
-        SentenceEncoder.load(tiny_encoder, device=place, precision="int8")
