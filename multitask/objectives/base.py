@@ -62,6 +62,8 @@ class Objective:
 
     name: ClassVar[str]
     takes_hard_negatives: ClassVar[bool] = False
+    compares_within_views: ClassVar[bool] = False
+    """Whether two anchors, or two positives, can be negatives of each other."""
     takes_labels: ClassVar[Literal["none", "similarity from 0 to 1", "0 or 1"]] = "none"
 
     def loss(self, pairs: Pairs) -> Tensor:

@@ -13,6 +13,7 @@ from multitask.objectives.alignment_uniformity import alignment, uniformity
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.margin_triplets import Hinge
 from multitask.objectives.negatives import only_negatives, zero_if_empty
+from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("dcl")
@@ -24,7 +25,7 @@ class DecoupledContrastive(Objective):
     Source: Decoupled Contrastive Learning (Yeh et al. 2021).
     """
 
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the exponentials."""
 
     def loss(self, pairs: Pairs) -> Tensor:
@@ -41,7 +42,7 @@ class DecoupledContrastivePositive(Hinge):
     Source: Decoupled Contrastive Learning (Yeh et al. 2021), with the cut added.
     """
 
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the exponentials."""
 
     def excess(self, pairs: Pairs) -> Tensor:
@@ -66,11 +67,12 @@ class AlignUniform(Objective):
     Source: Wang & Isola 2020.
     """
 
+    compares_within_views = True
     uniformity_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight λ of the uniformity term; the alignment term has 1 − λ."""
-    alpha: Annotated[float, Field(ge=1)] = 2.0
-    """Exponent α of the alignment distance; below 1 the gradient would be infinite at u_i = v_i."""
-    t: Annotated[float, Field(gt=0)] = 2.0
+    alpha: Annotated[float, Field(ge=1, le=64)] = 2.0
+    """Exponent α of the alignment distance. Below 1 the gradient would be infinite at u_i = v_i; 2^α must be finite."""
+    t: Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)] = 2.0
     """Sharpness t of the Gaussian kernel."""
 
     def loss(self, pairs: Pairs) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits
+from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("gradient")
@@ -27,11 +28,12 @@ class GradientParadigm(Objective):
 
     dissipation: Annotated[float | None, Field(ge=-2, le=2)] = 0.30
     """Margin m of the dissipation gate; none: every row passes."""
-    weight: Annotated[float, Field(gt=0)] = 0.05
+    weight: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the weights W over negatives."""
-    ratio: Annotated[float, Field(ge=0)] = 1.0
-    """Ratio r of the pull on the positive to the push from the negatives."""
-    power: Annotated[float | None, Field(ge=0)] = None
+    ratio: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)] = 1.0
+    """Ratio r of the pull on the positive to the push from the negatives in each half. Both halves pull an anchor, but
+    only one pushes it, so the ratio of its whole gradient, which `probe` measures, is about 2r."""
+    power: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
     """Exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform."""
 
     def loss(self, pairs: Pairs) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("infonce")
@@ -21,9 +22,9 @@ class InfoNCE(Objective):
     Source: SimCSE (arXiv 2104.08821), equations 1 and 5.
     """
 
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the softmax."""
-    hard_negative_weight: float = 0.0
+    hard_negative_weight: Annotated[float, Field(ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)] = 0.0
     """Added to the logit of a pair's own hard negative; other than 0 it needs one hard negative per pair."""
     takes_hard_negatives: ClassVar[bool] = True
 
@@ -63,7 +64,7 @@ class MultipleNegativesRanking(Objective):
     Source: MultipleNegativesRankingLoss of sentence-transformers.
     """
 
-    scale: Annotated[float, Field(gt=0)] = 20.0
+    scale: Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)] = 20.0
     """Factor of the cosines, 1/τ."""
     takes_hard_negatives: ClassVar[bool] = True
 

@@ -9,6 +9,7 @@ from torch.nn.functional import softplus
 
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import only_negatives
+from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("cosine")
@@ -35,7 +36,7 @@ class CoSENT(Objective):
     Source: Su 2022, "CoSENT" (https://kexue.fm/archives/8847); CoSENTLoss of sentence-transformers.
     """
 
-    scale: Annotated[float, Field(gt=0)] = 20.0
+    scale: Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)] = 20.0
     """Factor of the cosines, 1/τ."""
     takes_labels: ClassVar = "similarity from 0 to 1"
 
@@ -69,7 +70,7 @@ class LabelledPairs(Objective):
     "literal"; the bounded form is not in the report.
     """
 
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the softmax."""
     form: Literal["bounded", "literal"] = "bounded"
     """Loss of the pairs with label 0."""

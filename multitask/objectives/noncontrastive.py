@@ -10,8 +10,9 @@ from torch import Tensor
 
 from multitask.objectives.base import Objective, Pairs, checked, register
 from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits, zero_if_empty
+from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
-AtLeastZero = Annotated[float, Field(ge=0)]
+Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
 
 
 @checked
@@ -30,14 +31,16 @@ class NonContrastive(Objective):
     Gradient" (arXiv 2402.18281), section 4.
     """
 
-    uniformity_weight: AtLeastZero = 1.0
+    compares_within_views = True
+    uniformity_weight: Factor = 1.0
     """Weight λ of the term that spreads a view."""
     dissipation: Annotated[float | None, Field(ge=0, le=2)] = None
     """Margin m of the dissipation gate; none: no gate."""
-    weight: Annotated[float | None, Field(gt=0)] = None
+    weight: Annotated[float | None, Field(ge=SMALLEST_TEMPERATURE)] = None
     """Temperature τ of softmax weights over negatives; none: the plain loss's weights."""
-    ratio: Annotated[float | None, Field(ge=0)] = None
-    """Ratio r of the pull on the positive to the push from the negatives; none: the plain pull."""
+    ratio: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
+    """Ratio r of the pull on the positive to the push from the negatives in one view; none: the plain pull. Both views
+    pull an anchor, but only one pushes it, so `probe` measures about 2r (mhe: 2r/λ)."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         if self.dissipation is not None:
@@ -73,7 +76,7 @@ class MinimumHypersphericalEnergy(NonContrastive):
     Without `ratio`, r = 1.
     """
 
-    uniformity_weight: AtLeastZero = 10.0
+    uniformity_weight: Factor = 10.0
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
@@ -96,8 +99,12 @@ class MaximumHypersphericalSeparation(NonContrastive):
     """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
     h^u_i = min_{j≠i} d(u_i, v_j) and h^v_i = min_{j≠i} d(v_i, u_j), where d(x, y) = sqrt(‖x − sg(y)‖² + 1e-4).
-    c^x_i = 1, or with `ratio` r/sg(h^x_i). `weight` has no effect, because only the hardest negative is used.
+    c^x_i = 1, or with `ratio` r/sg(h^x_i). There is no `weight`: only the hardest negative has one.
     """
+
+    def __post_init__(self) -> None:
+        if self.weight is not None:
+            raise ValueError("weight has no effect, because only the hardest negative is used; leave it out")
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
@@ -131,8 +138,8 @@ class GradientForm(NonContrastive):
     With `ratio`, pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
     """
 
-    uniformity_weight: AtLeastZero = 30.0
-    power: Annotated[float | None, Field(ge=0)] = None
+    uniformity_weight: Factor = 30.0
+    power: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
     """Exponent p of power weights over negatives, instead of `weight`; 0: uniform; none: off."""
 
     def __post_init__(self) -> None:

@@ -7,6 +7,10 @@ from pydantic.fields import FieldInfo
 
 NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
 s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
+LARGEST_WEIGHT = 1e6
+"""Upper limit of factors and exponents: products of two of them and a sum over a batch stay finite in fp32."""
+SMALLEST_TEMPERATURE = 1e-6
+"""Lower limit of temperatures: a cosine divided by it, and the gradient, stay finite in fp32."""
 _BOUNDS = {"gt": "above", "ge": "at least", "le": "at most"}
 
 

@@ -99,10 +99,11 @@ class NegativesConfig:
 
     negatives: Literal["all", "random", "hardest", "unlike"] = "all"
     """Negatives of an anchor: `all` other sentences of the batch, a number of `random` ones, the `hardest`, or those
-    `unlike` it, which leaves out likely false negatives. Losses that compare sentences within a view leave out a pair
-    if either sentence of it does. The hard negatives of triplets always count."""
+    `unlike` it, which leaves out likely false negatives. Random negatives are mutual, so that losses that compare
+    sentences within a view have as many as others. Hard negatives of triplets always count."""
     negatives_kept: Count = 16
-    """How many negatives an anchor keeps. For random and hardest."""
+    """How many negatives an anchor keeps, for random and hardest. Duplicates among random ones do not count, so a few
+    anchors have fewer; if this number and the batch's rows are both odd, one anchor has one fewer."""
     false_negative_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.9
     """Sentences with at least this cosine may be false negatives (arXiv 2205.00656). For unlike."""
 

@@ -149,13 +149,34 @@ def excluded_negatives(cosines: Tensor, rows: Rows, excluded: Tensor | None, con
     known = diagonal if excluded is None else diagonal | excluded
     if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
         return (known | (cosines >= config.false_negative_cosine)) & ~diagonal
-    ranked = cosines  # the hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592)
+    count = min(config.negatives_kept, len(cosines) - 1)
     if config.negatives == "random":
         draws = torch.Generator().manual_seed(torch_seed(0, "random negatives", *map(int, rows)))
-        ranked = torch.rand(cosines.shape, generator=draws).to(cosines.device)
-    count = min(config.negatives_kept, len(ranked) - 1)
-    kept = only_negatives(ranked, known).topk(count, dim=1).indices
+        return (known | ~regular_graph(len(cosines), count, draws).to(cosines.device)) & ~diagonal
+    # The hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592).
+    kept = only_negatives(cosines, known).topk(count, dim=1).indices
     return (known | torch.ones_like(known).scatter(1, kept, value=False)) & ~diagonal
+
+
+def regular_graph(nodes: int, degree: int, draws: torch.Generator) -> Tensor:
+    """Random symmetric choice of `degree` others for each of `nodes`: [nodes, nodes] bool, False on the diagonal.
+
+    Nodes take random places on a circle and choose those at random distances, in both directions. The choice is
+    symmetric because losses that compare sentences within a view use a pair for both of its sentences. If `nodes` and
+    `degree` are both odd, which no symmetric choice can satisfy, one node has one other fewer.
+    """
+    place = torch.randperm(nodes, generator=draws)
+    around = (place[:, None] - place).abs()
+    distance = torch.minimum(around, nodes - around)
+    single = degree % 2 == 1  # one other at a distance of which each node uses one direction alone
+    reserved = int(single and nodes % 2 == 1)
+    chosen = torch.randperm((nodes - 1) // 2 - reserved, generator=draws)[: degree // 2] + 1 + reserved
+    graph = torch.isin(distance, chosen)
+    if single and nodes % 2 == 0:
+        graph |= distance == nodes // 2
+    elif single:
+        graph |= (distance == 1) & (place[:, None] // 2 == place // 2)
+    return graph
 
 
 def load_contrastive(
@@ -191,6 +212,11 @@ def load_contrastive(
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")
+    if config.sampling.negatives == "hardest" and objective.compares_within_views:
+        raise InputError(
+            f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
+            "choose random, or another objective, e.g. infonce"
+        )
     return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes)
 
 

@@ -73,7 +73,7 @@ STAGE = register(
         "multitask.stages.fuse:train_both",
         "multitask.stages.reads:of_fuse",
         "Train each batch on its labels, then its sentences with the contrastive objective.",
-        version=5,
+        version=6,
         with_seed=_with_seed,
         summary="multitask.stages.training_run:summary",
         common=(*COMMON, "objective"),

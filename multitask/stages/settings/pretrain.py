@@ -75,7 +75,7 @@ STAGE = register(
         "multitask.stages.pretrain:train_contrastively",
         "multitask.stages.reads:of_pretrain",
         "Train an encoder contrastively; other stages can start from it.",
-        version=4,
+        version=5,
         common=COMMON,
         distributed=True,
     )

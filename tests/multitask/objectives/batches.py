@@ -64,9 +64,16 @@ MIXTURES = [
 
 COMPONENTS = {"dissipation": 0.3, "weight": 0.05, "ratio": 1.5}
 TAKE_COMPONENTS = ("mhe", "mhs", "barlow_twins", "vicreg")
+
+
+def components_of(name: str) -> dict[str, float]:
+    """The components that an objective takes; mhs uses the hardest negative alone, so it has no weights."""
+    return {key: value for key, value in COMPONENTS.items() if (name, key) != ("mhs", "weight")}
+
+
 EACH_OBJECTIVE = [
     *map(build_objective, sorted(OBJECTIVES)),
-    *(build_objective(name, uniformity_weight=1.25, **COMPONENTS) for name in TAKE_COMPONENTS),
+    *(build_objective(name, uniformity_weight=1.25, **components_of(name)) for name in TAKE_COMPONENTS),
 ]
 """Each name once, and once with all components."""
 
@@ -75,7 +82,7 @@ def _forms() -> list[Objective]:
     forms = []
     for name in TAKE_COMPONENTS:
         for size in (1, 2):
-            for chosen in combinations(COMPONENTS.items(), size):
+            for chosen in combinations(components_of(name).items(), size):
                 forms += [build_objective(name, uniformity_weight=1.25, **dict(chosen))]
     for name in ("barlow_twins", "vicreg"):
         forms.append(build_objective(name, power=3))

@@ -80,7 +80,9 @@ def test_plain_gradient_form_has_the_gradient_of_the_original_loss(name: str, or
 
 @pytest.mark.parametrize("name", ["mhe", "mhs", "barlow_twins", "vicreg"])
 def test_an_open_gate_is_no_gate_and_a_closed_one_stops_every_gradient(name: str) -> None:
-    batch, parameters = random_batch(1), {"uniformity_weight": 1.5, "weight": 0.1, "ratio": 1.5}
+    batch, parameters = random_batch(1), {"uniformity_weight": 1.5, "ratio": 1.5}
+    if name != "mhs":
+        parameters["weight"] = 0.1
     plain = value_and_gradient(build_objective(name, **parameters), batch)
     torch.testing.assert_close(value_and_gradient(build_objective(name, dissipation=2, **parameters), batch), plain)
     value, *gradients = value_and_gradient(build_objective(name, dissipation=0, **parameters), batch)

@@ -1,6 +1,9 @@
 """What holds for every objective, above all that value and gradient follow its formula written as loops."""
 
+import contextlib
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from multitask.objectives import Objective, build_objective
+from multitask.objectives import OBJECTIVES, Objective, build_objective
+from multitask.objectives.parameters import bounds, choices, parameters
 
 from .batches import (
     ALL_OBJECTIVES,
@@ -74,6 +78,26 @@ def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype)
             )
             assert [result.dtype for result in results[:2]] == [torch.float32, dtype]
             assert all(result.isfinite().all() for result in results), f"{batch}, false negatives: {mask}"
+
+
+def at_its_bounds(kind: type[Objective]) -> Iterator[Objective]:
+    """The objective with each numeric parameter at its lowest and at its highest value, or at the ends of float64."""
+    for name, field in parameters(kind).items():
+        if not choices(field):
+            limits = bounds(field)
+            lowest = limits.get("ge", 1e-300 if "gt" in limits else -1e300)
+            for value in (lowest, limits.get("le", 1e300)):
+                with contextlib.suppress(ValueError):  # a parameter that this objective refuses
+                    yield build_objective(kind.name, **{name: value})
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_the_most_extreme_parameters_leave_value_and_gradient_finite(kind: type[Objective]) -> None:
+    for objective, batch in product(at_its_bounds(kind), (*RANDOM_BATCHES, *AWKWARD_BATCHES)):
+        hard = batch.positives.flip(0).float() if objective.takes_hard_negatives else None
+        labels = labels_for(objective, len(batch.anchors))
+        results = value_and_gradient(objective, batch, torch.float32, hard_negatives=hard, labels=labels)
+        assert all(result.isfinite().all() for result in results), f"{objective}, {batch}"
 
 
 @each_objective

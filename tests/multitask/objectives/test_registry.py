@@ -55,7 +55,7 @@ def test_a_description_has_formula_source_and_parameters_also_of_base_classes() 
     text = describe("vicreg")
     assert text.startswith("vicreg\n\nVICReg in gradient form")
     assert "GradientForm (base class):\nV(u, v) + V(v, u)" in text
-    assert "weight: a number above 0 or none (off); default none\n      Temperature τ" in text
+    assert "weight: a number at least 1e-06 or none (off); default none\n      Temperature τ" in text
     assert all("Source: " in describe(name) for name in OBJECTIVES)
 
 
@@ -77,7 +77,7 @@ def test_an_objective_is_a_value_that_text_json_and_pickle_lead_back_to(objectiv
         objective.temperature = 1.0
 
 
-@given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
+@given(st.floats(min_value=1e-6, allow_infinity=False))
 def test_no_digit_is_lost_in_the_text(temperature: float) -> None:
     config = ObjectiveConfig.of("infonce", temperature=temperature)
     assert ObjectiveConfig.parse(str(config)).build() == build_objective("infonce", temperature=temperature)
@@ -103,11 +103,25 @@ def test_changed_parameters_are_those_that_differ_from_the_defaults() -> None:
         *("", "infonse", "vicreg:", "vicreg:0.3", "vicreg:ratio=", "vicreg:ratio=1,", "vicreg:ratio=1,ratio=2"),
         *("infonce:tau=1", "cosine:name=x", "infonce:temperature=0", "infonce:temperature=low", "mpt:margin=2.5"),
         *("infonce:temperature=none", "infonce:temperature=nan", "infonce:hard_negative_weight=inf"),
-        *("vicreg:weight=0.05,power=2", "mixed:ratio_of=dcl"),
+        *("vicreg:weight=0.05,power=2", "mixed:ratio_of=dcl", "mhs:weight=0.05"),
     ],
 )
 def test_what_no_objective_has_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*$"):
+        ObjectiveConfig.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vicreg:ratio=1e30", "ratio is 1e\\+30; expected a number at least 0 and at most 1e\\+06 or none"),
+        ("gradient:weight=1e-40", "weight is 1e-40; expected a number at least 1e-06"),
+        ("infonce:temperature=1e-40", "temperature is 1e-40"),
+        ("mhe:uniformity_weight=1e39", "uniformity_weight is 1e\\+39"),
+    ],
+)
+def test_a_parameter_that_would_make_the_loss_infinite_is_named(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         ObjectiveConfig.parse(text)
 
 

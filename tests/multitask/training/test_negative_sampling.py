@@ -1,11 +1,13 @@
 """Which sentences of a batch are negatives: against brute force, and in a training step."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from multitask.objectives import OBJECTIVES, build_objective
 from multitask.training.config import NegativesConfig
 from multitask.training.contrastive_source import excluded_negatives
 
@@ -29,18 +31,55 @@ def test_the_hardest_are_the_most_similar_that_are_no_known_duplicates(rows: int
         assert {j for j in range(rows) if not excluded[i, j]} == {i, *possible[:kept]}
 
 
+@given(st.integers(2, 40), st.integers(1, 42), st.integers(0, 99))
+def test_every_anchor_has_as_many_random_ones_in_both_directions(rows: int, kept: int, seed: int) -> None:
+    cosines, _ = batch(rows, seed)
+    config = NegativesConfig("random", negatives_kept=kept)
+    excluded = excluded_negatives(cosines, np.arange(rows) + seed, None, config)
+    assert excluded is not None
+    assert torch.equal(excluded, excluded.T)
+    count = min(kept, rows - 1)
+    counts = sorted(((~excluded).sum(1) - 1).tolist())
+    one_fewer = rows % 2 == 1 and count % 2 == 1  # an odd number of anchors cannot have an odd number each
+    assert counts == [count - one_fewer, *[count] * (rows - 1)]
+
+
+@pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if kind.takes_labels == "none"])
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_an_anchors_gradient_has_as_many_random_negatives_under_every_loss(name: str, kept: int) -> None:
+    if (name, kept) == ("dcl_positive", 1):
+        pytest.skip("with one negative that is as similar as the positive its hinge is closed")
+    # All vectors are linearly independent, so a gradient has a part along another one only if it is a negative.
+    objective = build_objective(name)
+    objective = objective.undissipated() or objective
+    rows = 8
+    excluded = excluded_negatives(torch.zeros(rows, rows), np.arange(rows), None, NegativesConfig("random", kept))
+    for view in (0, 1):
+        views = 0.5 + torch.eye(2 * rows, dtype=torch.float64).view(2, rows, 2 * rows)
+        views.requires_grad_()
+        objective(*views, false_negatives=excluded).backward()
+        assert views.grad is not None
+        others = torch.cat([views[0], views[1]]).detach()  # [2 * rows, dim]
+        others = others / others.norm(dim=1, keepdim=True)
+        parts = torch.linalg.lstsq(others.T, views.grad[view].T).solution.T.view(rows, 2, rows)
+        off_diagonal = parts.abs().amax(1).masked_fill(torch.eye(rows, dtype=torch.bool), 0)  # [rows, rows]
+        negatives = (off_diagonal > 1e-9 * off_diagonal.max()).sum(1)
+        if name in ("mhs", "mpt", "met", "mat"):  # they push from one, the hardest, on each side
+            assert negatives.gt(0).all()
+        else:
+            assert negatives.tolist() == [kept] * rows
+
+
 @given(st.integers(2, 12), st.integers(1, 14), st.integers(0, 99))
-def test_random_ones_are_as_many_and_the_rows_decide_them(rows: int, kept: int, seed: int) -> None:
+def test_known_duplicates_are_no_random_ones_and_the_rows_decide_them(rows: int, kept: int, seed: int) -> None:
     cosines, known = batch(rows, seed)
     config = NegativesConfig("random", negatives_kept=kept)
     numbers = np.arange(rows) + seed
     excluded = excluded_negatives(cosines, numbers, known, config)
+    without = excluded_negatives(-cosines, numbers, None, config)
     assert excluded is not None
-    possible = rows - 1 - known.sum(1)
-    assert torch.equal((~excluded).sum(1) - 1, possible.clamp(max=kept))
-    assert (excluded | ~known).all()
-    again = excluded_negatives(-cosines, numbers, known, config)
-    assert torch.equal(excluded, torch.as_tensor(again))
+    assert without is not None
+    assert torch.equal(excluded, without | known)
 
 
 def test_random_ones_differ_between_batches_and_are_spread_evenly() -> None:
