@@ -15,7 +15,7 @@ from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.task_predictions import load_split, tokenised
 from multitask.evaluation.task_scores import evaluate as evaluate_tasks
-from multitask.evaluation.text_tables import metrics_table, overlap_table
+from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
 from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
 from multitask.models.model_folder import DESCRIPTION
@@ -46,6 +46,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     scores = {**of, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
     print(metrics_table(found.scores.metrics, found.scores.overall))
+    print(f"\n{intervals_table(found.answers)}")
     for table in map(class_table, found.tasks.values(), found.estimates.values(), found.examples.values()):
         print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):

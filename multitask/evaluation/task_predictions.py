@@ -47,22 +47,14 @@ def load_split(
     Raises:
         InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
     """
-    of_model = {name: model.tasks[name] for name in tasks or model.tasks}
-    examples = load_examples(of_model, data, split, labelled)
-    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
-
-
-def load_examples(
-    tasks: Mapping[str, Task], data: Path, split: Split, labelled: bool | None = None
-) -> dict[str, Examples]:
-    """The rows of a split of `data` for a model's tasks, as `load_split` reads them, but not tokenised."""
-    found = load_tasks(data)
-    if undeclared := [name for name in tasks if name not in found]:
+    found, names = load_tasks(data), tasks or tuple(model.tasks)
+    if undeclared := [name for name in names if name not in found]:
         raise InputError(
             f'{data}: the model\'s task "{undeclared[0]}" is not declared there, only {", ".join(found)}; give the '
             "tasks file that the model was trained with (--tasks-file)"
         )
-    return {name: load_rows(located(task, found[name]), split, labelled) for name, task in tasks.items()}
+    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
+    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
 
 
 def located(task: Task, declared: Task) -> Task:

@@ -15,10 +15,12 @@ from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, table_of
+from multitask.evaluation.score_intervals import Answers
 from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import Classification
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 from multitask.tasks.read_examples import examples_of
 from multitask.tasks.task import Task
@@ -92,12 +94,20 @@ class TaskEvaluation:
         scores = MultitaskScores(metrics, {name: tasks[name].metric for name in metrics})
         return cls(tasks, examples, estimates, scores, parts, trained_on.unknown)
 
+    @property
+    def answers(self) -> dict[str, Answers]:
+        """The answers to each task's rows."""
+        found = {}
+        for name, values in self.estimates.items():
+            task, labels = self.tasks[name], self.examples[name].gold
+            classes = len(task.labels) if isinstance(task, Classification) else None
+            predictions = values if task.metric == "average_precision" else task.decide(values)
+            found[name] = Answers(labels, predictions, task.metric, classes, self.scores.tasks[name])
+        return found
+
     def write(self, folder: Path, more: Mapping[str, Any]) -> None:
         """Write evaluation.json with `more` entries, and predictions.npz, as `write_evaluation` describes."""
-        answers = {}
-        for name, values in self.estimates.items():
-            ranks = self.tasks[name].metric == "average_precision"
-            answers[name] = self.examples[name].gold, values if ranks else self.tasks[name].decide(values)
+        answers = {name: (found.labels, found.predictions) for name, found in self.answers.items()}
         mains = {name: (self.tasks[name].metric, itemgetter(self.tasks[name].metric)) for name in self.overlap}
         write_evaluation(folder, self.overlap, mains, answers, {"unknown": self.unknown, **more})
 

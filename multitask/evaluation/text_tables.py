@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from multitask.data.problems import aligned
+from multitask.evaluation.score_intervals import Answers, scores_with_intervals
 from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
 
 
@@ -37,6 +38,13 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float) -> s
         rows += [[task, name, number(value)] for name, value in found.items() if isinstance(value, float)]
     rows.append(["overall", "mean", number(overall)])
     return aligned(rows, left=2)
+
+
+def intervals_table(answers: Mapping[str, Answers]) -> str:
+    """A line for each score with its interval."""
+    found = scores_with_intervals(answers).items()
+    lines = [[name, number(score), f"{number(low)} to {number(high)}"] for name, (score, low, high) in found]
+    return aligned([["task", "score", "95% interval over rows"], *lines])
 
 
 def overlap_table(tasks: Mapping[str, ScoresWithOverlap]) -> str:

@@ -20,7 +20,6 @@ from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.kept_estimates import kept_or_computed
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
 from multitask.evaluation.text_tables import ensemble_table
@@ -173,10 +172,7 @@ def _answers(member: Member, examples: Mapping[Split, Rows], runtime: Runtime) -
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
     model = MultitaskModel.load(member.folder).to(runtime.device)
-    return {
-        split: kept_or_computed(member.folder, model, _tokenised(model, rows), runtime)
-        for split, rows in examples.items()
-    }
+    return {split: estimate(model, _tokenised(model, rows), runtime) for split, rows in examples.items()}
 
 
 def _tokenised(model: MultitaskModel, examples: Rows) -> dict[str, LabelledData]:

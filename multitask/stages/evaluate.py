@@ -12,9 +12,8 @@ from multitask.data.examples import Examples
 from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
 from multitask.evaluation.embedding_table import EmbeddingTable
-from multitask.evaluation.kept_estimates import kept_or_computed
 from multitask.evaluation.suite_sets import SETS, missing_files
-from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import TaskEvaluation, write_evaluation
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -48,10 +47,7 @@ def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfi
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
     embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
-    estimates, examples = (
-        kept_or_computed(folder, loaded, dev, runtime),
-        {name: of.examples for name, of in dev.items()},
-    )
+    estimates, examples = estimate(loaded, dev, runtime), {name: of.examples for name, of in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
     TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on).write(run.folder, embedded)
 

@@ -16,8 +16,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.kept_estimates import keep_estimates
-from multitask.evaluation.task_predictions import Estimates, estimate, tokenised, tune
+from multitask.evaluation.task_predictions import estimate, tokenised, tune
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
@@ -93,7 +92,6 @@ class Finetuning(SourceTraining):
         super().__init__(module, model.encoder, model.pooling, sources, runtime)
         self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
-        self.estimates: Estimates = {}  # of the dev sets, at the last evaluation
 
     @classmethod
     def load(cls, begin: Start, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
@@ -206,14 +204,13 @@ class Finetuning(SourceTraining):
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        self.estimates = tune(self.model, self.dev, self.config.calibrate, self.runtime)
-        scores = score(self.model.tasks, self.estimates, examples)
+        estimates = tune(self.model, self.dev, self.config.calibrate, self.runtime)
+        scores = score(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})
 
     def save(self, folder: Path) -> None:
         self.model.save(folder)
-        keep_estimates(folder, self.estimates, self.dev, self.runtime)
 
 
 def _check(config: FinetuneConfig, tasks: Mapping[str, Task]) -> None:

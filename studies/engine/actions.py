@@ -2,18 +2,16 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.problems import aligned, plain
-from multitask.evaluation.kept_estimates import kept_answers
-from multitask.evaluation.score_intervals import Answers, scores_with_intervals
-from multitask.evaluation.text_tables import number, scores_table
+from multitask.evaluation.score_intervals import Answers
+from multitask.evaluation.text_tables import intervals_table, number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
@@ -103,7 +101,7 @@ def show_artefact(options: ShowArtefact) -> int:
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
         print(f"{scores_table(history)}\n")
     if answers := _answers(entry.artefact):
-        print(f"{aligned(_scores(answers))}\n")
+        print(f"{intervals_table(answers)}\n")
     print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
     return 0
 
@@ -121,27 +119,14 @@ def _made_from(run: Artefact) -> list[list[str]]:
 
 
 def _answers(run: Artefact) -> dict[str, Answers]:
-    """The dev answers of a run: of its evaluation, its own or one that lies next to it, or those that it kept."""
+    """The dev answers of a run: of its evaluation, its own or one that lies next to it; none without."""
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
     for folder in folders:
         if (folder / "evaluation.json").is_file():
             return RunResult(folder, folder, 0, ()).answers
-    if not run.done or not (kept := run.kept_models()):
-        return {}
-    inputs = read_json(run.folder / "inputs.json", dict)
-    try:
-        return kept_answers(next(iter(kept.values())), Path(inputs["labels"]["data"]), inputs)
-    except InputError:  # the data have gone
-        return {}
-
-
-def _scores(answers: Mapping[str, Answers]) -> list[list[str]]:
-    """A line for each score with its interval."""
-    found = scores_with_intervals(answers).items()
-    lines = [[name, number(score), f"{number(low)} to {number(high)}"] for name, (score, low, high) in found]
-    return [["task", "score", "95% interval over dev rows"], *lines]
+    return {}
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:

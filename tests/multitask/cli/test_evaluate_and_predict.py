@@ -121,9 +121,12 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_pa
     caplog.set_level("INFO")
     assert call("evaluate", "--model", run, *CPU) == 0
     assert caplog.messages[0] == f"data: {data}"
-    *_, report = capsys.readouterr().out.splitlines()
+    *shown, report = capsys.readouterr().out.splitlines()
     assert report == str(Artefact(run).model_folder() / "evaluation-dev.json")
     scores = json.loads(Path(report).read_text())
+    intervals = {line.split()[0]: line.split()[1] for line in shown if " to " in line}
+    assert list(intervals) == ["overall", *TRAINED]
+    assert intervals["overall"] == f"{scores['overall']:.4f}"
     assert scores["data"] == str(data)
     assert call("predict", "--model", run, "--output", tmp_path, *CPU) == 0
     for task in TRAINED:

@@ -12,12 +12,9 @@ from scipy.stats import pearsonr
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.evaluation.kept_estimates import FILE, kept_or_computed
-from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.runtime.device import Runtime
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.evaluate import EvaluateConfig
@@ -77,31 +74,6 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_enc
     expected = pytest.approx(pearsonr(cosines, pairs.labels)[0], abs=2 * rounding / cosines.std())
     assert found["scores"]["similarity"] == expected
     assert found["overlap"]["similarity"]["rows_seen"] == 0
-
-
-def test_estimates_that_selected_a_checkpoint_are_those_of_its_weights_and_rows_alone(run, small_data, tmp_path):
-    folder = shutil.copytree(run.model_folder(), tmp_path / "model")
-    model, runtime = MultitaskModel.load(folder), Runtime(torch.device("cpu"), "fp32")
-    dev = load_split(model, small_data, "dev")
-    computed = []
-
-    def found() -> np.ndarray:
-        loaded = MultitaskModel.load(folder)
-        loaded.heads["sentiment"].register_forward_hook(lambda *_: computed.append(1))
-        return kept_or_computed(folder, loaded, dev, runtime)["sentiment"]
-
-    anew = estimate(model, dev, runtime)["sentiment"]
-    np.testing.assert_array_equal(found(), anew)
-    assert not computed
-    other = MultitaskModel.load(folder)
-    with torch.no_grad():
-        next(other.heads.parameters()).mul_(2)
-    kept = (folder / FILE).read_bytes()
-    other.save(folder)
-    (folder / FILE).write_bytes(kept)
-    np.testing.assert_array_equal(found(), estimate(other, dev, runtime)["sentiment"])
-    assert computed
-    assert (found() != anew).any()
 
 
 def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, scored, tiny_encoder, small_data, tmp_path):
