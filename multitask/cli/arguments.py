@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from minbert.errors import InputError
 from multitask.cli.command import Command
-from multitask.cli.options import Option, did_you_mean
-from multitask.data.problems import plain
+from multitask.cli.options import Option
+from multitask.data.problems import did_you_mean, plain
 
 PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
 

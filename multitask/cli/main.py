@@ -18,11 +18,11 @@ from minbert.errors import InputError
 from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
-from multitask.cli.options import build, did_you_mean, named_as_given
+from multitask.cli.options import build, named_as_given
 from multitask.cli.service_commands import SERVICE_COMMANDS
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.data.problems import plain
+from multitask.data.problems import did_you_mean, plain
 from multitask.runs.artefact import last_run, refuse_file_of_run
 from multitask.runtime.errors import Interrupted, TrainingError
 

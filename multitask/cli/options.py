@@ -6,9 +6,8 @@ method `explain` its values have descriptions.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -96,11 +95,6 @@ def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any])
         if option.name in values:
             group[option.name] = values[option.name]
     return read_as(kind, json.dumps(nested, default=str))
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that is most alike, as the end of an error; empty if none is alike."""
-    return f"; did you mean {close[0]}?" if (close := get_close_matches(name, known, 1)) else ""
 
 
 def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:

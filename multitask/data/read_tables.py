@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse
+from multitask.data.problems import OnProblem, checked, did_you_mean, listed, quote, reason, refuse
 from multitask.data.tables import SEPARATORS, Format, MissingSplitError, Row, Source, Table
 from multitask.data.text_lines import MOST_BYTES, text_lines
 
@@ -99,7 +99,8 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     rows = _split_rows(path, file_format, on_problem)
     first = next(rows, None)
     if first is None:
-        raise InputError(f"{path}: the file is empty; expected a header line and rows")
+        after = f" after {file_format.skip_rows} skipped lines" if file_format.skip_rows else ""
+        raise InputError(f"{path}: the file is empty{after}; expected a header line and rows")
     header = [name.strip() for name in first[1]]
     between = {"\t": "tabs", ",": "commas"}.get(str(file_format.separator), repr(file_format.separator))
 
@@ -121,13 +122,13 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
     not tell the lines of rows.
     """
     reader = csv.reader(
-        text_lines(path, file_format.encoding),
+        islice(text_lines(path, file_format.encoding), skipped := file_format.skip_rows, None),
         delimiter=str(file_format.separator),
         quoting=csv.QUOTE_MINIMAL if file_format.quotes else csv.QUOTE_NONE,
         strict=True,
     )
     while True:
-        line = reader.line_num + 1
+        line = skipped + reader.line_num + 1
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -138,9 +139,9 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
             continue
         if row is None:
             return
-        if reader.line_num > line and not file_format.line_breaks:
+        if (end := skipped + reader.line_num) > line and not file_format.line_breaks:
             on_problem(
-                f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
+                f"{path}:{line}: a quoted field goes on until line {end}; close its quote, or set "
                 "line_breaks = true in the tasks file (--tasks-file)"
             )
         elif row:
@@ -169,7 +170,8 @@ def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table
     first = list(islice(rows, ROWS_PER_BATCH))
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
-    return Table(str(path), tuple(dict.fromkeys(column for _, row in first for column in row)), chain(first, rows))
+    columns = tuple(dict.fromkeys(column for _, row in first for column in row))
+    return Table(str(path), columns, chain(first, rows), examples=[row for _, row in first])
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
@@ -209,7 +211,12 @@ def _parquet(path: Path, *_: object) -> Table:
         schema = pyarrow.parquet.read_schema(path)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     rows = enumerate(chain.from_iterable(batches()), start=1)
-    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema)
+    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[_fields_of(schema)])
+
+
+def _fields_of(schema: Any) -> Row:
+    """The names of columns, and in structs those of their fields, as a row of objects."""
+    return {field.name: _fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
 
 
 def _bytes_of(column: Any) -> int:
@@ -225,23 +232,32 @@ def _bytes_of(column: Any) -> int:
 
 
 def _spreadsheet(path: Path, file_format: Format, _: OnProblem) -> Table:
-    """The first sheet of a workbook, whose first row has the columns' names. Every cell is text, as in csv."""
+    """A sheet of a workbook. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
     checked(path, refuse_expanding_archive)
     try:
-        sheet = pandas.read_excel(path, header=None, dtype=object, na_values=[""], keep_default_na=False)
+        with pandas.ExcelFile(path) as book:
+            name, names = file_format.sheet, list(map(str, book.sheet_names))
+            sheet = None
+            if name in (None, *names):
+                of_cells: Any = {"header": None, "dtype": object, "na_values": [""], "keep_default_na": False}
+                sheet = pandas.read_excel(book, sheet_name=name or 0, **of_cells)
     except Exception as error:  # damaged workbooks raise many kinds
         raise _damaged(path, error) from None
+    if sheet is None:
+        there = f"there are {listed(map(quote, names))}"
+        raise InputError(f"{path}: no sheet {quote(name)}; {there}{did_you_mean(str(name), names)}")
     # Cells that are numbers have no decimal mark of their own: they are written as the other cells are.
     sheet = sheet.fillna("").map(
         lambda cell: str(cell).replace(".", file_format.decimal) if isinstance(cell, float) else cell
     )
-    cells = sheet.astype(str).to_numpy().tolist()
+    cells = sheet.astype(str).to_numpy().tolist()[file_format.skip_rows :]
     if not cells:
         raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
     header = tuple(name.strip() for name in cells[0])
-    rows = ((number, dict(zip(header, row, strict=True))) for number, row in enumerate(cells[1:], start=2) if any(row))
+    numbered = enumerate(cells[1:], start=file_format.skip_rows + 2)
+    rows = ((number, dict(zip(header, row, strict=True))) for number, row in numbered if any(row))
     return Table(str(path), header, rows, by_line=False)
 
 
@@ -271,4 +287,6 @@ def _hub_table(source: Source) -> Table:
             codes = ((column, row[column], labels) for column, labels in names.items())
             yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
 
-    return Table(str(source), tuple(data.column_names), rows(), by_line=False)
+    return Table(
+        str(source), tuple(data.column_names), rows(), by_line=False, examples=[_fields_of(data.features.arrow_schema)]
+    )

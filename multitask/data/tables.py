@@ -4,21 +4,26 @@ import codecs
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from minbert.errors import InputError
-from multitask.data.problems import LOGGER, checked, listed, plain, quote, reason
+from multitask.data.problems import LOGGER, checked, did_you_mean, listed, plain, quote, reason
 from multitask.data.text_lines import suffixes
 from multitask.runs.run_hash import hash_of_file
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+MOST_NAMES = 1000
+"""Names in objects that an error chooses from."""
 TYPED = (".jsonl", ".jsonlines", ".parquet", ".xlsx", ".txt")
-"""Formats other than delimited text: only some of a `Format` concerns them."""
+"""Formats other than delimited text."""
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 EXCHANGED = str.maketrans(",.", ".,")
@@ -32,23 +37,24 @@ class MissingSplitError(InputError):
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How text is written in a file.
-
-    Args:
-        separator: between fields; None: a comma in .csv and a tab in .tsv.
-        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
-        line_breaks: whether a quoted field may contain line breaks.
-        encoding: of the text, as Python names it: `cp1252` of many spreadsheets, `utf-16`.
-        decimal: the decimal mark of labels that are numbers.
-        missing: fields that count as empty, such as `n/a`.
-    """
+    """How a file is written. Each setting concerns the files that have what it is about."""
 
     separator: str | None = None
+    """What separates the fields of delimited text. Default: a comma in .csv and a tab in .tsv."""
     quotes: bool = True
+    """Fields of delimited text may stand in quotes; otherwise quotes are ordinary characters."""
     line_breaks: bool = False
+    """A field in quotes may contain line breaks."""
     encoding: str = "utf-8"
+    """Of the text, as Python names it: cp1252 of many spreadsheets, utf-16."""
     decimal: Literal[".", ","] = "."
+    """The decimal mark of labels that are numbers."""
     missing: tuple[str, ...] = ()
+    """Fields that count as empty, such as n/a."""
+    sheet: str | None = None
+    """Sheet of a workbook. Default: the first one."""
+    skip_rows: Annotated[int, Field(ge=0)] = 0
+    """Lines of delimited text, or rows of a sheet, above the columns' names."""
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
@@ -59,7 +65,9 @@ class Format:
             raise InputError(f"encoding is {quote(self.encoding)}; expected one such as utf-8 or cp1252") from None
 
     def field(self, value: Any) -> Any:
-        """A field of a row; None if it counts as empty."""
+        """A field of a row; None if it counts as empty. What JSON does not have is the text that csv has."""
+        if isinstance(value, date | time | timedelta | Decimal):
+            value = str(value)
         return None if isinstance(value, str) and value.strip() in self.missing else value
 
     def label_field(self, value: Any) -> Any:
@@ -69,10 +77,11 @@ class Format:
         return self.field(value)
 
     def of_form(self, form: str) -> "Format":
-        """What holds for another file too, given its format as a suffix: only delimited text has all of it."""
+        """What holds for another file too, given its format as a suffix."""
         if form in TYPED:
-            return Format(decimal=self.decimal, missing=self.missing)
-        return replace(self, separator=None) if form == ".tsv" else self
+            names = ("decimal", "missing", *(("sheet", "skip_rows") if form == ".xlsx" else ()))
+            return Format(**{name: getattr(self, name) for name in names})
+        return replace(self, sheet=None, separator=None if form == ".tsv" else self.separator)
 
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""
@@ -150,6 +159,7 @@ class Table:
     Args:
         name: of the file or data set, for messages.
         columns: the columns' names; of jsonl those of the first thousands of rows.
+        examples: rows that show what is in objects, which have names with dots: `ticket.subject`.
         rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
         by_line: whether the numbers are lines.
         schema: the columns' Arrow types; None of text files.
@@ -162,6 +172,7 @@ class Table:
     by_line: bool = True
     schema: Any = None
     format: Format = Format()
+    examples: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
         if twice := [column for column in self.columns if column and self.columns.count(column) > 1]:
@@ -179,11 +190,38 @@ class Table:
             shown = listed(numbers[:5]) + (", ..." if len(numbers) > 5 else "")
             LOGGER.warning("%s: %s %d %s %s (%s %s)", self.name, action, len(numbers), rows, lack, on, shown)
 
+    def has(self, column: str) -> bool:
+        """Whether it has a column, or a name with dots."""
+        return column in self.columns or any(value_of(row, column) is not None for row in self.examples)
+
     def require(self, columns: Sequence[str]) -> None:
         """Raise InputError unless the table has all of these columns."""
-        if missing := [column for column in columns if column not in self.columns]:
-            named = list(filter(None, self.columns))
-            there = f"the columns are {listed(named)}" if named else "the header names no columns"
+        for name in [column for column in columns if not self.has(column)]:
+            known = [
+                *filter(None, self.columns),
+                *islice(chain.from_iterable(map(_names_in, self.examples)), MOST_NAMES),
+            ]
+            known = list(dict.fromkeys(known))
+            there = f"the columns are {listed(known)}" if known else "the header names no columns"
+            hint = did_you_mean(name, known)
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
-                there = f"the only column is {quote(self.columns[0])}; set separator in the tasks file (--tasks-file)"
-            raise InputError(f"{self.name}: no column {plain(missing[0])}; {there}")
+                there = f"the only column is {quote(self.columns[0])}"
+                hint = "; set separator in the tasks file (--tasks-file)"
+            raise InputError(f"{self.name}: no column {plain(name)}; {there}{hint}")
+
+
+def value_of(row: Row, name: str) -> Any:
+    """A row's value of a column, or of a name with dots the value in its objects; None if it lacks it."""
+    if name in row or "." not in name:
+        return row.get(name)
+    value: Any = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _names_in(row: Row) -> Iterator[str]:
+    """Names with dots of what the objects of a row have."""
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in chain(value, _names_in(value)))

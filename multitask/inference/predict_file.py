@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow
 
 from minbert.errors import InputError
-from multitask.data.problems import LOGGER, STANDARD_INPUT, listed, quote
+from multitask.data.problems import LOGGER, STANDARD_INPUT, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, Row, Source, Table
 from multitask.data.text_lines import suffixes
+from multitask.data.texts import Template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
-from multitask.models.predictions import added_columns, added_values, columns_of, text_of
+from multitask.models.predictions import added_columns, added_values, alike
 from multitask.runtime.device import Runtime
 from multitask.runtime.progress import RowsDone
 from multitask.tasks.kinds import MultiLabel
@@ -65,7 +66,7 @@ def predict_file(
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
-    groups = _groups(model, named, columns, table)
+    groups = alike({name: _templates(model.tasks[name], columns, table) for name in named})
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len({model.reads_jointly(name) for name in together}) for together in groups.values())
@@ -79,10 +80,10 @@ def predict_file(
             for (number, _), row in zip(block, rows, strict=True):
                 if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
-            for columns, together in groups.items():
-                texts = [_texts(table, number, row, columns) for number, row in block]
-                empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
-                predicted = predict_columns(model, columns_of(texts), together, runtime, shown.add)
+            for templates, together in groups.items():
+                texts = texts_of_rows(table, block, templates)
+                empty |= {n for (n, _), row in zip(block, zip(*texts, strict=True), strict=True) if not all(row)}
+                predicted = predict_columns(model, texts, together, runtime, shown.add)
                 for name, answers in predicted.items():
                     for row, answer in zip(rows, answers, strict=True):
                         values = added_values(model.tasks[name], answer, probabilities)
@@ -123,36 +124,22 @@ def _table_of_pairs(table: Table) -> Table:
 
 def _fitting(model: MultitaskModel, names: list[str], columns: tuple[str, ...], table: Table) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
-    read = {name: columns or model.tasks[name].text for name in names}
-    fit = [n for n in names if len(read[n]) == len(model.tasks[n].text) and set(read[n]) <= set(table.columns)]
-    if fit and (others := [name for name in names if name not in fit]):
-        reasons = (f"{name}, which reads {listed(model.tasks[name].text)}" for name in others)
+    own = [model.tasks[name] for name in names]
+    read = [task.reading(columns) for task in own if len(columns) == len(task.text)] if columns else own
+    fit = [task.name for task in read if all(map(table.has, task.text_columns))]
+    if fit and (others := [task for task in own if task.name not in fit]):
+        reasons = (f"{task.name}, which reads {listed(task.text)}" for task in others)
         LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
     return fit or names
 
 
-def _groups(
-    model: MultitaskModel, names: Sequence[str], columns: tuple[str, ...], table: Table
-) -> dict[tuple[str, ...], list[str]]:
-    """The tasks by the columns that they read."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name in names:
-        task = model.tasks[name]
-        read = columns or task.text
-        if len(read) != len(task.text):
-            raise InputError(f"{name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(read)}")
-        table.require(read)
-        groups.setdefault(tuple(read), []).append(name)
-    return groups
-
-
-def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> list[str]:
-    texts = []
-    for column in columns:
-        if not isinstance(text := text_of(table.format.field(row.get(column))), str):
-            raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
-        texts.append(text)
-    return texts
+def _templates(task: Task, columns: tuple[str, ...], table: Table) -> tuple[Template, ...]:
+    """How a task's sentences are made of the table's columns."""
+    if columns and task.pair and len(columns) != 2:
+        raise InputError(f"{task.name} reads 2 columns of text; {table.name} gives {', '.join(columns)}")
+    read = task.reading(columns) if columns else task
+    table.require(read.text_columns)
+    return read.templates
 
 
 def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from multitask.data.examples import Rows
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.data.tables import Format
+from multitask.data.texts import texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
@@ -34,6 +35,7 @@ from multitask.models.predictions import (
     Sentence,
     added_columns,
     added_values,
+    alike,
     columns_of,
     interpret,
     warn_of_empty_texts,
@@ -122,26 +124,32 @@ class MultitaskModel(nn.Module):
 
         Rows and errors are those of `predict`.
         """
-        if not isinstance(rows, pandas.DataFrame):
-            rows = list(rows) if isinstance(rows, pandas.Series) else rows
-            texts = columns_of(rows)
-            warn_of_empty_texts(texts)
-            return predict_columns(self, texts, tasks)
-        rows = rows.rename(columns=str)  # tasks name columns by texts
-        table, groups = table_of(rows), dict[tuple[tuple[str, ...], Format], list[str]]()
-        named = tasks_for(self, None, tasks)
-        for name in named:
-            if tasks is not None or set(self.tasks[name].text) <= set(table.columns):
-                table.require(self.tasks[name].text)
-                written = Format(missing=self.tasks[name].file_format.missing)
-                groups.setdefault((self.tasks[name].text, written), []).append(name)
-        if not groups:
-            looked_for = " or ".join(dict.fromkeys(listed(self.tasks[name].text) for name in named))
-            raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
+        if isinstance(rows, pandas.DataFrame):
+            return self._predict_frame(rows.rename(columns=str), tasks)  # tasks name columns by texts
+        texts = columns_of(list(rows) if isinstance(rows, pandas.Series) else rows)
+        warn_of_empty_texts(texts)
+        # Nothing tells whether an empty list is one of pairs, so all tasks take it.
+        names = tasks_for(self, len(texts) if texts[0] else None, tasks)
         found: dict[str, list[Prediction]] = {}
-        for (columns, written), names in groups.items():
-            texts = [list(map(written.field, rows[column])) for column in columns]
-            found |= self.predict_all([*zip(*texts, strict=True)], names)
+        for templates, together in alike({name: self.tasks[name].plain_templates for name in names}).items():
+            made = [[one.text([text]) for text in column] for one, column in zip(templates, texts, strict=False)]
+            found |= predict_columns(self, made, together)
+        return {name: found[name] for name in names}
+
+    def _predict_frame(self, frame: pandas.DataFrame, tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
+        table, named = table_of(frame), tasks_for(self, None, tasks)
+        reads = {name: self.tasks[name].text_columns for name in named}
+        fitting = [name for name in named if tasks is not None or all(map(table.has, reads[name]))]
+        if not fitting:
+            looked_for = " or ".join(dict.fromkeys(map(listed, reads.values())))
+            raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
+        table.require([column for name in fitting for column in reads[name]])
+        rows, found = list(table.rows), dict[str, list[Prediction]]()
+        keys = {n: (self.tasks[n].templates, self.tasks[n].file_format.missing) for n in fitting}
+        for (templates, missing), together in alike(keys).items():
+            texts = texts_of_rows(replace(table, format=Format(missing=missing)), rows, templates)
+            warn_of_empty_texts(texts)
+            found |= predict_columns(self, texts, together)
         return found
 
     def predict_frame(

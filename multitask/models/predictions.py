@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas
@@ -15,6 +15,7 @@ from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labelled import Labelled
 from multitask.tasks.task import Task
 
+Key = TypeVar("Key")
 Sentence = str | Sequence[str]
 """A row: a sentence, or the two sentences of a pair."""
 
@@ -75,6 +76,11 @@ def added_values(task: Task, prediction: Prediction, probabilities: bool = False
     if not isinstance(task, Labelled) or prediction.label is None:
         return [prediction.value]
     return [task.shown_names[prediction.label], prediction.probability, *each]
+
+
+def alike(keys: Mapping[str, Key]) -> dict[Key, list[str]]:
+    """Names by their keys: the tasks that read the same texts."""
+    return {key: [name for name, own in keys.items() if own == key] for key in keys.values()}
 
 
 def warn_of_empty_texts(columns: Sequence[Sequence[str]]) -> None:

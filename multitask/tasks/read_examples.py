@@ -21,7 +21,7 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, MissingSplitError, Row, Source, Table
+from multitask.data.tables import Format, MissingSplitError, Row, Source, Table, value_of
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labelled import MOST_CLASSES, Labelled, rows_by_label
@@ -202,8 +202,8 @@ def examples_of(
 ) -> Examples:
     """The rows of an open table as rows of a task; see `read_examples`. `weight` is the column of their weights."""
     needed = [column for column in (task.id, weight) if column is not None]
-    table.require((*needed, *task.text, *(task.label_columns if labelled else ())))
-    rows: list[list[str]] = []
+    table.require((*needed, *task.text_columns, *(task.label_columns if labelled else ())))
+    templates, rows = task.templates, list[list[str]]()
     numbers: list[int] = []
     labels: list[Any] = []
     weights: list[float] = []
@@ -211,8 +211,8 @@ def examples_of(
     number_of_id: dict[str, int] = {}
     for row_number, row in table.rows:
         try:
-            texts = [_text(column, table.format.field(row.get(column))) for column in task.text]
-            identifier = _id(row.get(task.id), number_of_id, table) if task.id else ""
+            texts = [made.text_of(row, table.format) for made in templates]
+            identifier = _id(value_of(row, task.id), number_of_id, table) if task.id else ""
             label = _label(task, row, table.format) if labelled else None
             usable = all(texts) and not (labelled and label is None)
             if weight is not None and usable:
@@ -247,14 +247,6 @@ def examples_of(
     )
 
 
-def _text(column: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{column} is {quote(value)}; expected text")
-    return value.strip()
-
-
 def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
     identifier = "" if value is None else str(value).strip()
     if not identifier:
@@ -268,19 +260,21 @@ def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
 
 
 def _weight(column: str, row: Row, file_format: Format) -> float:
-    found = number(file_format.label_field(row.get(column)))
+    found = number(file_format.label_field(value_of(row, column)))
     if found is None or not found >= 0:
-        raise ValueError(f"{column} is {quote(row.get(column))}; expected the row's weight, a number of at least 0")
+        raise ValueError(
+            f"{column} is {quote(value_of(row, column))}; expected the row's weight, a number of at least 0"
+        )
     return found
 
 
 def _label(task: Task, row: Row, file_format: Format) -> Any:
     try:
-        return task.labels_from({column: file_format.label_field(row.get(column)) for column in task.label_columns})
+        return task.labels_from({c: file_format.label_field(value_of(row, c)) for c in task.label_columns})
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column
-        written, hint = row.get(task.label), ""
+        written, hint = value_of(row, task.label), ""
         if isinstance(task, Regression) and isinstance(written, str):
             if "," in written and file_format.decimal == ".":
                 hint = ' (or set decimal = "," in the tasks file)'

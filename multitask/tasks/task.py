@@ -2,7 +2,8 @@
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
 from multitask.data.tables import Format, Row, Source
+from multitask.data.texts import Template, in_column, joined, template
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -38,7 +40,8 @@ class Task(Format, ABC):
 
     Args:
         name: the task's name in options, files and tables.
-        text: the columns of its sentences: one, or two of a pair.
+        text: the columns of its sentences, or templates (see `texts`): one, or two of a pair. Of single sentences,
+            several columns become one template.
         label: the label's column; of several labels a row, also one column for each label.
         train: where its training rows come from.
         dev: its development rows. None: a share of the training rows.
@@ -70,9 +73,13 @@ class Task(Format, ABC):
         super().__post_init__()
         if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
             raise InputError("expected a name of letters, digits, _ and - other than overall and training")
-        if len(self.text) != (2 if self.pair else 1):
-            columns = "a list of two columns" if self.pair else "one column"
+        if len(self.text) != 2 if self.pair else not self.text:
+            columns = "a list of two columns or templates" if self.pair else "a column, several ones or a template"
             raise InputError(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
+        if not self.pair and len(self.text) > 1:
+            object.__setattr__(self, "text", (joined(self.text),))
+        for text in self.text:
+            template(text)  # or an error
         if not isinstance(self.label, str) and self.kind != "multilabel":
             raise InputError(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
 
@@ -112,6 +119,26 @@ class Task(Format, ABC):
     def loss_weight(self) -> float:
         """The factor of its loss."""
         return 1.0 if isinstance(self.weight, str) else self.weight
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """How its sentences are made of a row's columns."""
+        return tuple(map(template, self.text))
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that its sentences are made of."""
+        return tuple(column for made in self.templates for column in made.columns)
+
+    def reading(self, columns: Sequence[str]) -> Self:
+        """The task with its sentences in other columns, with the words of its own templates, or in other templates."""
+        as_many = len(columns) == len(self.text)
+        return replace(self, text=tuple(map(in_column, self.text, columns) if as_many else columns))
+
+    @property
+    def plain_templates(self) -> tuple[Template, ...]:
+        """How its sentences are made of plain texts, which stand in no columns."""
+        return self.reading(("text", "text")[: len(self.text)]).templates
 
     @property
     def label_columns(self) -> tuple[str, ...]:

@@ -117,16 +117,20 @@ def _tokens(
     jointly, words = model.reads_jointly(task), words_of(texts)
     backend = model.tokenizer.backend
     backend.enable_truncation(model.max_length or model.tokenizer.max_length)
-    encodings = backend.encode_batch([tuple(texts)] if jointly else list(texts))
+    templates = model.tasks[task].plain_templates
+    whole = [made.text([text]) for made, text in zip(templates, texts, strict=True)]
+    before = [len(made.words[0].lstrip()) for made in templates]  # characters that no one typed
+    encodings = backend.encode_batch([tuple(whole)] if jointly else whole)
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):
         for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):
-            ids.append(token)
-            blank.append(token if sequence is None else model.tokenizer.pad_token_id)
             column = sequence if jointly else number
             # A token of RoBERTa may begin with the space in front of its word, so its last character decides.
-            inside = (i for i, (own, word) in enumerate(words) if own == column and word.start() < end <= word.end())
-            owners.append(-1 if sequence is None else next(inside, -1))
+            last = -1 if column is None else end - before[column]
+            inside = (i for i, (own, word) in enumerate(words) if own == column and word.start() < last <= word.end())
+            ids.append(token)
+            owners.append(next(inside, -1))
+            blank.append(token if owners[-1] < 0 else model.tokenizer.pad_token_id)
     return torch.tensor(ids), torch.tensor(blank), [encoding.type_ids for encoding in encodings], owners
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from multitask.inference.serve.metrics import Metrics
 from multitask.models.model_folder import DESCRIPTION, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
 from multitask.models.pooling import check_dimensions
-from multitask.models.predictions import Prediction, Sentence, columns_of, interpret
+from multitask.models.predictions import Prediction, Sentence, alike, columns_of, interpret
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
@@ -45,15 +46,19 @@ class ServedModel:
         """Predict tasks for rows, as `MultitaskModel.predict_all`. Raises QueueFull if too many texts wait."""
         columns = columns_of(rows)
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
-        joint = {name for name in names if self.model.reads_jointly(name)}
-        separate: list[Input] = [] if joint == set(names) else [text for column in columns for text in column]
-        pairs: list[Input] = [(first, second) for first, second in zip(*columns, strict=True)] if joint else []
+        places: dict[str, slice] = {}  # of each task's inputs
+        inputs: list[Input] = []
+        keys = {name: (self.model.tasks[name].plain_templates, self.model.reads_jointly(name)) for name in names}
+        for (templates, joint), together in alike(keys).items():
+            texts = [[one.text([text]) for text in column] for one, column in zip(templates, columns, strict=True)]
+            made = list(zip(*texts, strict=True)) if joint else list(chain.from_iterable(texts))
+            places |= dict.fromkeys(together, slice(len(inputs), len(inputs) + len(made)))
+            inputs += made
 
         def finish(embeddings: Tensor, _tokens: int) -> dict[str, list[Prediction]]:
-            parts = embeddings[: len(separate)], embeddings[len(separate) :]
-            return {name: self._predictions(name, parts[name in joint]) for name in names}
+            return {name: self._predictions(name, embeddings[places[name]]) for name in names}
 
-        return await self.batcher.run(separate + pairs, finish)
+        return await self.batcher.run(inputs, finish)
 
     def _predictions(self, name: str, embeddings: Tensor) -> list[Prediction]:
         task = self.model.tasks[name]

@@ -19,7 +19,7 @@ from minbert.errors import InputError
 from multitask.data import text_lines
 from multitask.data.problems import OnProblem, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, Source
+from multitask.data.tables import Format, Source, value_of
 from multitask.data.text_lines import MOST_BYTES
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
@@ -149,6 +149,12 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
         ("x.jsonl", '{"text": "a; b", "label": 1}\n', {"separator": ";"}, ["1 a; b 1"]),
         ("x.jsonl", '\n{"text": "a"}\n\n{"label": 1}\n', {}, ["2 a", "4 1"]),
         ("x.txt", "a|b\n1|2\n", {"separator": "|"}, ["2 1 2"]),
+        (
+            "x.csv",
+            'Report,\n"made\n\ntext,label\na,1\n"b\nc",2\n',
+            {"skip_rows": 3, "line_breaks": True},
+            ["5 a 1", "6 b\nc 2"],
+        ),
         ("x.txt", " a,b \r\n\nc\u2028d", {}, ["1 a,b", "2 ", "3 c\u2028d"]),
         *(
             ("x.csv", "text;label\nZürich – ja;1,5\n".encode(encoding), {"separator": ";", "encoding": encoding}, None)
@@ -238,6 +244,46 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
     assert labels == ["a", "4", "0.5", "n/a", "True", ""]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
         open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
+
+
+def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(["text"])
+    sheet = book.create_sheet("Second half")
+    for row in ([], ["Report of", "May"], [None], ["text", "label"], ["a", "x"], [], ["b", "y"]):
+        sheet.append(row)
+    book.save(tmp_path / "x.xlsx")
+    assert rows_of(tmp_path / "x.xlsx", sheet="Second half", skip_rows=3) == [
+        (5, {"text": "a", "label": "x"}),
+        (7, {"text": "b", "label": "y"}),
+    ]
+    with pytest.raises(
+        InputError, match='no sheet "Second"; there are "Sheet", "Second half"; did you mean Second half'
+    ):
+        rows_of(tmp_path / "x.xlsx", sheet="Second")
+    for path in (tmp_path / "x.xlsx", write(tmp_path, "text\na\n")):
+        with pytest.raises(
+            InputError, match=r"x\.xlsx: the sheet is empty|csv: the file is empty after 9 skipped lines"
+        ):
+            rows_of(path, skip_rows=9)
+
+
+def test_what_is_in_objects_has_names_with_dots(tmp_path):
+    rows = [{"ticket": {"subject": "a", "by": {"name": "b"}}, "ticket.id": "7"}, {"ticket": "none"}, {}]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), tmp_path / "x.parquet")
+    for path in (write(tmp_path, text, "x.jsonl"), tmp_path / "x.parquet"):
+        table = open_table(Source(str(path)))
+        names = ["ticket.subject", "ticket.by.name", "ticket.id"]
+        table.require(names)
+        found = [[value_of(row, name) for name in names] for _, row in table.rows]
+        assert found[0] == ["a", "b", "7"]
+        assert all(values == [None, None, None] for values in found[1:])
+        assert table.columns == ("ticket", "ticket.id")
+        with pytest.raises(
+            InputError, match=r"no column ticket.subjct; .*ticket.by.name.*; did you mean ticket.subject\?"
+        ):
+            table.require(["ticket.subjct"])
 
 
 def nested(text: str, rows: int) -> pyarrow.Table:

@@ -109,6 +109,23 @@ def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path)
     assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
 
 
+def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
+    texts = [row["question"] for row in ROWS]
+    asked, twice = (
+        [p.probability for p in model.predict("topic", [form.format(text) for text in texts])]
+        for form in ("ask: {}", "{0} {0}")
+    )
+    model.tasks["topic"] = replace(model.tasks["topic"], text=("ask: {question}",))
+    pandas.DataFrame({"question": texts, "other": texts}).to_csv(tmp_path / "i.csv", index=False)
+    (tmp_path / "i.txt").write_text("\n".join(texts))
+    files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",), ("ask: {other}",)])]
+    for name, columns, expected in [*files, ("i.csv", ("question", "other"), twice)]:
+        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, Reading(columns=columns))
+        found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
+        assert found == pytest.approx(expected, abs=1e-5)
+    assert asked != pytest.approx(twice, abs=1e-3)
+
+
 def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
     (tmp_path / "i.txt").write_text("Who made it?\n")
     predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv", CPU)

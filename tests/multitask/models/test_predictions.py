@@ -117,6 +117,28 @@ def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
     assert model.predict("topic", pandas.DataFrame(list(FRAME["question"]))) == expected  # its column is the number 0
 
 
+def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
+    """Tasks that read the same texts in different words have predictions of their own in one call."""
+    model = model_of_every_kind(tiny_encoder)
+    texts, plain = list(FRAME["question"]), model.predict_all(list(FRAME["question"]))
+    asked = model.predict_all([f"Is it ({text})?" for text in texts])
+    model.tasks["topic"] = replace(model.tasks["topic"], text=("Is it ({question})?",))
+    for rows in (texts, FRAME):
+        found = model.predict_all(rows, ["topic", "stars"])
+        assert [p.label for p in found["topic"]] == [p.label for p in asked["topic"]]
+        for name, expected in (("topic", asked), ("stars", plain)):
+            values = [[p.value, *p.probabilities.values()] for p in (*found[name], *expected[name])]
+            np.testing.assert_allclose(*np.split(np.array(values, float), 2), atol=1e-5)
+    pairs = [(one, f"not: {two}") for one, two in zip(FRAME["one"], FRAME["two"], strict=True)]
+    expected = model.predict("similar", pairs)
+    model.tasks["similar"] = replace(model.tasks["similar"], text=("{one}", "not: {two}"))
+    assert model.predict("similar", FRAME) == expected
+    model.tasks["topic"] = replace(model.tasks["topic"], text=("{question} {one} {price}",))
+    whole = [f"{row.question} {row.one} {row.price}".removesuffix(" nan") for row in FRAME.itertuples()]
+    assert model.predict("topic", FRAME) == model.predict("topic", whole)  # of several columns, a text is whole
+    assert model.predict("topic", []) == []
+
+
 def test_evaluate_takes_a_frame(tiny_encoder):
     model = model_of_every_kind(tiny_encoder)
     right = [p.label == gold for p, gold in zip(model.predict("topic", FRAME), FRAME["type"], strict=True)]

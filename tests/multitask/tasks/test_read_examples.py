@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -138,6 +140,38 @@ def test_one_two_and_text_are_the_same_classes_in_every_format(tmp_path, caplog)
         examples = read(path, topic())
         assert examples.classes == ("1", "2", "two")
         assert examples.labels.tolist() == [0, 0, 0, 0, 1, 2]
+
+
+def test_what_only_parquet_has_is_the_text_that_csv_has(tmp_path):
+    values = {
+        "price": pyarrow.array([Decimal("1.50"), Decimal("0.25")]),
+        "day": [date(2024, 2, 29), date(2024, 3, 1)],
+        "at": [datetime(2024, 2, 29, 12, 30), datetime(2024, 3, 1)],
+        "of_day": [time(12, 30), time(1)],
+    }
+    pyarrow.parquet.write_table(pyarrow.table({"q": ["x", "y"], **values}), tmp_path / "x.parquet")
+    found = {label: read(tmp_path / "x.parquet", topic(label=label)) for label in ("day", "at", "of_day")}
+    assert found["day"].classes == ("2024-02-29", "2024-03-01")
+    assert found["at"].classes == ("2024-02-29 12:30:00", "2024-03-01 00:00:00")
+    assert found["of_day"].classes == ("01:00:00", "12:30:00")
+    for decimal in (".", ","):  # which is a mark of numbers that are written
+        prices = read(tmp_path / "x.parquet", topic("regression", label="price", decimal=decimal))
+        assert prices.gold.tolist() == [1.5, 0.25]
+
+
+def test_texts_are_made_of_several_columns_and_words(tmp_path, caplog):
+    rows = [{"t": {"q": "a", "n": 3}, "body": "b", "c": "x"}, {"t": {"q": ""}, "body": "c", "c": "x"}, {"c": "y"}]
+    path = json_file(tmp_path, rows)
+    assert read(path, topic(text=["t.q", "body"])).sentences == (["a b", "c"],)
+    assert caplog.messages == [f"{path}: left out 1 row without a label or a sentence (line 3)"]
+    pair = topic("pair_classification", text=["query: {t.q}", "{body} ({t.n})"])
+    assert read(path, pair).sentences == (["query: a"], ["b (3)"])
+    with pytest.raises(InputError, match=r"data\.jsonl: no column bodi; .*; did you mean body\?$"):
+        read(path, topic(text="{t.q}: {bodi}"))
+    with pytest.raises(InputError, match=r"data\.jsonl:1: t is \{.*\}; expected text"):
+        read(path, topic(text="{t} {body}"))
+    with pytest.raises(InputError, match=r"^tasks.topic: text is .*; expected \{COLUMN\}"):
+        topic(text="{t")
 
 
 # Rows held out as a development set.

@@ -8,7 +8,7 @@ import pytest
 from pandas import DataFrame
 
 from multitask.data.examples import Examples
-from multitask.inference.explore.explorer import csv_of, dev_rows, safe
+from multitask.inference.explore.explorer import csv_of, dev_rows, load_dev_sets, safe
 from multitask.inference.explore.routes import Errors
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows
@@ -60,6 +60,18 @@ def test_rows_have_the_files_labels_and_the_models_predictions(dev_sets, models,
                 assert float(row.predicted) == pytest.approx(prediction.value, abs=1e-2)
                 assert row.error == pytest.approx(abs(prediction.value - float(label)), abs=1e-4)
                 assert np.isnan(row.confidence)
+
+
+def test_texts_are_shown_without_the_words_that_predictions_add(models, small_data, tmp_path):
+    declared = '[tasks.similarity]\nkind = "cosine"\nlabel = "similarity"\nrange = [0, 5]\nseparator = "\\t"\n'
+    files = f'train = "{small_data}/sts-train.csv"\ndev = "{small_data}/sts-dev.csv"\n'
+    (tmp_path / "tasks.toml").write_text(f'{declared}{files}text = ["sentence1", "a film: {{sentence2}}"]\n')
+    model = models["one"]
+    rows = load_dev_sets({"one": model}, tmp_path / "tasks.toml", 5)["similarity"].rows["one"]
+    expected = model.predict("similarity", [(first, f"a film: {second}") for first, second in rows.texts])
+    assert [float(found) for found in rows.predicted] == pytest.approx([p.value for p in expected], abs=1e-2)
+    examples = load_rows(load_tasks(small_data)["similarity"], "dev")
+    assert rows.texts.tolist() == list(zip(*examples.sentences, strict=True))[:5]
 
 
 def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():

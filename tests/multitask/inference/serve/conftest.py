@@ -24,7 +24,7 @@ TASKS = {
     "topics": {"kind": "multilabel", "text": ["s"], "label": "l", "labels": ["film", "food"], "thresholds": [0.5, 0.4]},
     "stars": {"kind": "regression", "text": ["s"], "label": "l", "range": [1, 5]},
     "same": {"kind": "pair_classification", "text": ["s", "t"], "label": "l", "labels": ["no", "yes"]},
-    "similarity": {"kind": "cosine", "text": ["s", "t"], "label": "l", "range": [0, 5]},
+    "similarity": {"kind": "cosine", "text": ["s", "like the film: {t}"], "label": "l", "range": [0, 5]},
 }
 
 
