@@ -30,6 +30,8 @@ from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
 LOCKS = ".locks"
+STATE = "state/state.pt"
+"""What a stopped training goes on from."""
 KEEP = "KEEP"
 """A file in the folder of a run that a person asked for; `gc` leaves such runs alone."""
 
@@ -95,12 +97,19 @@ class Artefact:
     @classmethod
     @contextmanager
     def building(
-        cls, runs: Path, key: RunKey, name: str, labels: Mapping[str, str], keep: bool = True
+        cls,
+        runs: Path,
+        key: RunKey,
+        name: str,
+        labels: Mapping[str, str],
+        keep: bool = True,
+        threads: int | None = None,
     ) -> Iterator["Artefact"]:
         """The artefact of a run, while no other process may build it; waits for one that does. A kill frees the lock.
 
         The caller checks whether it is done, and otherwise builds and finishes it. `name` and `labels` are for people
-        and not part of the key. With `keep`, because a person asked for the run, `gc` leaves it alone.
+        and not part of the key. With `keep`, because a person asked for the run, `gc` leaves it alone. `threads` are
+        those that a training on a processor begins with; one that goes on keeps its own.
 
         Raises:
             InputError: a name that cannot stand in a folder's name, or the run is complete but damaged.
@@ -122,7 +131,7 @@ class Artefact:
             artefact = cls.find(runs, key) or cls(runs / f"{key.stage}-{name}-{digest}")
             for path in (artefact.folder, *artefact.folder.rglob("*")):
                 refuse_link(path)
-            artefact._prepare(key, labels, keep)
+            artefact._prepare(key, labels, keep, threads)
             try:
                 yield artefact
             except InputError:
@@ -130,7 +139,7 @@ class Artefact:
                     shutil.rmtree(artefact.folder)  # refused before anything was computed
                 raise
 
-    def _prepare(self, key: RunKey, labels: Mapping[str, str], keep: bool) -> None:
+    def _prepare(self, key: RunKey, labels: Mapping[str, str], keep: bool, threads: int | None) -> None:
         if self.done:
             self.check()
             _remove_folder(self.folder / "state")  # left by a kill right after DONE
@@ -139,7 +148,9 @@ class Artefact:
                 _remove_folder(leftover)
             versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": key.digest()}
             write_json(self.folder / "config.json", asdict(key.config))
-            named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
+            named: dict[str, Any] = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
+            if threads is not None:  # others would round differently than the steps before the stop
+                named["threads"] = (self.threads if (self.folder / STATE).is_file() else None) or threads
             write_json(self.folder / "inputs.json", {**versions, **key.inputs, **named})
         if keep and not (self.folder / KEEP).is_file():
             try:
@@ -160,6 +171,12 @@ class Artefact:
         if not isinstance(key := read_json(path, dict).get("key"), str):
             raise InputError(f"{path}: no key; expected a run of this version, or the folder of one of its checkpoints")
         return key
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads trained it on a processor; None if their number changes nothing."""
+        found = str(read_json(self.folder / "inputs.json", dict).get("threads"))
+        return int(found) if re.fullmatch(r"[1-9]\d{0,3}", found) else None
 
     @property
     def stage(self) -> str:

@@ -22,8 +22,6 @@ class Runtime:
 
     device: torch.device  # where to compute
     precision: Literal["fp32", "bf16"]  # of matrix products
-    # of a training on a processor; None where their number changes nothing, as in evaluations
-    threads: int | None = None
     recompute: bool = False  # whether a training computes layers again in the backward pass instead of keeping them
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -35,8 +33,6 @@ class Runtime:
         described = {"device": self.device.type, "precision": self.precision}
         if self.device.type == "cuda" and self.precision == "bf16":
             described["attention"] = "flash"  # other bits than before it was used
-        if self.threads is not None:
-            described["threads"] = str(self.threads)
         ranks = distributed.ranks()  # each draws its own dropout
         return described if ranks == 1 else {**described, "ranks": str(ranks)}
 
@@ -69,6 +65,22 @@ def use_threads(threads: int | None) -> None:
     """Let torch compute with so many threads on a processor; None changes nothing."""
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def choose_threads(asked: int | None) -> int:
+    """Threads of a new training on a processor: as asked, or one a core, but a single one on a busy machine.
+
+    There, two threads on two cores took eight times as long as one: each operation waits for the slower one.
+    """
+    free = "OMP_NUM_THREADS" not in os.environ and busy() is not None
+    return asked or (1 if free else torch.get_num_threads())
+
+
+def busy() -> str | None:
+    """What makes a machine busy, in words; None unless its programs want more cores than it has."""
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    # A training that has just ended may have left a load of one a core.
+    return f"this machine is busy (load {load:.1f}, {cores} cores)" if load >= 1.5 * cores else None
 
 
 def make_deterministic(runtime: Runtime) -> None:

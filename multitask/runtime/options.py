@@ -44,8 +44,8 @@ class RunOptions(Computing):
     keep: bool = True
     """`experiments gc` keeps the run even if no table needs it."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
-    """Threads of a training on a processor. Another number rounds sums differently, so it is part of the run's key.
-    Default: one for each core, or OMP_NUM_THREADS."""
+    """Threads of a new training on a processor. Another number rounds sums differently, so a run that goes on keeps its
+    own. Default: OMP_NUM_THREADS, or one for each core, but a single one on a busy machine."""
     recompute: bool = False
     """Keep only the inputs of the encoder's layers for the gradient, and compute the layers again in the backward pass:
     a fraction of the memory for about a third more time, and the same result."""

@@ -17,7 +17,7 @@ from multitask.models.model_folder import file_hashes
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, make_deterministic, start, use_threads
+from multitask.runtime.device import Runtime, busy, choose_threads, make_deterministic, start, use_threads
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
 from multitask.training.loop import OnEvaluation
@@ -77,13 +77,19 @@ def run_stage(
     runtime = prepare_process(stage, options)
     key = key_of(stage, [identity_of(model) for model in weights], data, config, runtime)
     _check_ranks_read_the_same(key.inputs)
+    threads = choose_threads(options.threads) if "threads" in key.inputs else None
     with ExitStack() as stack:
         labels = _labels(stage, weights, data)
-        building = Artefact.building(options.runs, key, options.name, labels, options.keep)
+        building = Artefact.building(options.runs, key, options.name, labels, options.keep, threads)
         artefact = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
         if distributed.from_first(lambda: artefact.done):
             logger.info("already computed")
             return artefact
+        if threads is not None:
+            stack.callback(use_threads, torch.get_num_threads())
+            own = distributed.from_first(lambda: artefact.threads) or threads
+            _tell_of_threads(own, threads, artefact.folder)
+            use_threads(own)
         started = time.monotonic()
         resolve_name(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
@@ -104,10 +110,18 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
 def runtime_of(stage: Stage, options: RunOptions) -> Runtime:
     """Device and precision of a run of a stage. Raises InputError if there is no such device."""
     runtime = start(options.device, options.precision if "precision" in stage.computing else "fp32")
-    runtime = replace(runtime, recompute=options.recompute)
-    if runtime.device.type == "cpu":
-        runtime = replace(runtime, threads=options.threads or torch.get_num_threads())
-    return runtime
+    return replace(runtime, recompute=options.recompute)
+
+
+def _tell_of_threads(own: int, asked: int, folder: Path) -> None:
+    """Say what is not as asked, or slow, about the threads of a run."""
+    change = f"another number needs --threads and a new beginning: delete {folder}, which loses its steps"
+    if own != asked:
+        logger.info("threads: %d, as the run began, so that it ends with the same bits; %s", own, change)
+    elif (load := busy()) and own > 1:
+        logger.warning("%s, where one thread is faster than %d; %s", load, own, change)
+    elif load and torch.get_num_threads() > 1:
+        logger.info("%s, where one thread is faster, so the run has one; --threads sets their number", load)
 
 
 def identity_of(model: Weights) -> Identity:
@@ -126,6 +140,8 @@ def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, r
     """
     read = resolve_name(stage.reads)(config, data) if stage.reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}
+    if "threads" in stage.computing and runtime.device.type == "cpu":
+        computing["threads"] = "1"  # whatever their number, so that a run is found; the published ones have one
     return RunKey(stage.name, stage.version, config, {"parents": list(parents), **read, **computing})
 
 

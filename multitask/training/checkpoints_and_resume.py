@@ -24,6 +24,7 @@ from torch import Tensor
 
 from minbert.checkpoint import not_finite
 from minbert.files import atomic_file, sha256_of_file, write_json, write_text
+from multitask.runs.artefact import STATE
 from multitask.runtime import distributed
 from multitask.runtime.device import generator_states, restore_generators
 from multitask.runtime.errors import TrainingError
@@ -62,7 +63,7 @@ class RunState:
         self.trainable = trainable
         self.optimizer = optimizer
         self.device = device
-        self.path = folder / "state" / "state.pt"
+        self.path = folder / STATE
         self.progress = Progress()
 
     def check_weights(self) -> None:

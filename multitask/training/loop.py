@@ -102,7 +102,7 @@ def train(
     trainable.module.train()
     saved = time.monotonic()
     about = config.epochs * len(trainable.plan(0))  # steps; epochs of some schedulers differ in length
-    with stop_signals() as stop, ProgressReport(progress, about, config.epochs, runtime) as report:
+    with stop_signals() as stop, ProgressReport(progress, about, config.epochs) as report:
         for epoch, update, ends_epoch in _steps(trainable, config.epochs, progress.step):
             if config.out_of_patience(progress):
                 break

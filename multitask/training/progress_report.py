@@ -1,15 +1,10 @@
 """What a person sees of a training while it runs: a bar on a terminal, plain lines in logs and notebooks."""
 
 import logging
-import os
 import time
 from collections.abc import Mapping
-from typing import Self
-
-import torch
 
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime
 from multitask.runtime.progress import ProgressBar, time_left
 from multitask.training.checkpoints_and_resume import Progress
 
@@ -24,18 +19,12 @@ class ProgressReport(ProgressBar):
     `steps` are those of the whole training, about: epochs of some schedulers differ in length.
     """
 
-    def __init__(self, progress: Progress, steps: int, epochs: int, runtime: Runtime) -> None:
+    def __init__(self, progress: Progress, steps: int, epochs: int) -> None:
         self.progress = progress
         self.steps = steps
         self.epochs = epochs
-        self.runtime = runtime
         self.before = progress.step, progress.tokens, progress.seconds  # of earlier processes
         super().__init__(total=steps, initial=progress.step, bar_format=BAR)
-
-    def __enter__(self) -> Self:
-        if self.runtime.device.type == "cpu":
-            _warn_if_busy()
-        return self
 
     def step(self, loss: float | None) -> None:
         """Report a step, with the mean loss since the last evaluation; None before any is read."""
@@ -73,14 +62,3 @@ class ProgressReport(ProgressBar):
         a_step = (time.monotonic() - self.began) / max(self.progress.step - self.before[0], 1)
         shown = "" if loss is None else f"loss {loss:.3f}, "
         return f"{shown}{speed:,.0f} tokens/s, {time_left((self.steps - self.progress.step) * a_step)}"
-
-
-def _warn_if_busy() -> None:
-    """Warn where programs want more cores than there are, and fewer threads would make this one faster."""
-    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if threads > 1 and load >= 1.5 * cores:  # this training alone makes a load of one a thread
-        logger.warning(
-            f"this machine is busy (load {load:.1f}, {cores} cores), which makes a training with {threads} threads "
-            "slow; OMP_NUM_THREADS=1 is faster then"
-        )

@@ -48,8 +48,7 @@ class Tables:
     runs: Path = Path("runs")
     """Folder of all runs."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
-    """Threads of each training on a processor, on every machine. Trained weights depend on it, so it is part of a run's
-    key."""
+    """Threads of each new training on a processor, on every machine. Another number rounds sums differently."""
     computing: Computing = field(default_factory=Computing)
     finetune: FinetuneConfig = SETTINGS
     """For --tasks-file: settings of all rows."""

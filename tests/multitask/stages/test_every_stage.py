@@ -1,5 +1,7 @@
 """What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall."""
 
+import logging
+import os
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -77,6 +79,61 @@ def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_do
     other = run(stage, with_seed(config, 1))
     assert other.folder.name != whole.folder.name
     assert not {*weights(whole).values()} & {*weights(other).values()}
+
+
+def test_a_run_is_found_with_any_threads_and_goes_on_with_its_own(run, monkeypatch, caplog):
+    """Ctrl-C, and the same command again with another number of threads."""
+    used, step, before = [], Optimizer.step, torch.get_num_threads()
+    caplog.set_level(logging.INFO)
+    whole = run(finetune, FINETUNE, folder="whole", threads=2)
+
+    def cut(self: Optimizer, number: int) -> None:
+        used.append(torch.get_num_threads())
+        if len(used) == 2:
+            raise Cut
+        step(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", cut)
+        with pytest.raises(Cut):
+            run(finetune, FINETUNE, folder="cut", threads=2, save_every=0.0)
+        resumed = run(finetune, FINETUNE, folder="cut", threads=1)
+    assert set(used) == {2}
+    assert resumed.folder.name == whole.folder.name
+    assert weights(resumed) == weights(whole)
+    assert read_json(resumed.folder / "inputs.json")["threads"] == 2
+    said = "threads: 2, as the run began, so that it ends with the same bits; another number needs --threads and a new "
+    assert [line for line in caplog.messages if line.startswith("threads: ")] == [
+        f"{said}beginning: delete {resumed.folder}, which loses its steps"
+    ]
+    assert run(finetune, FINETUNE, folder="whole", threads=3).folder == whole.folder  # and computes nothing
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("load", "given", "threads", "said"),
+    [
+        (9.0, {}, 1, "this machine is busy (load 9.0, 2 cores), where one thread is faster, so the run has one; "),
+        (9.0, {"threads": 2}, 2, "this machine is busy (load 9.0, 2 cores), where one thread is faster than 2; "),
+        (2.4, {}, 2, None),  # of a training that has just ended
+    ],
+    ids=["busy", "asked for", "not busy"],
+)
+def test_a_run_begins_with_one_thread_on_a_busy_machine(load, given, threads, said, run, monkeypatch, caplog):
+    before = torch.get_num_threads()
+    caplog.set_level(logging.INFO)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    torch.set_num_threads(2)
+    found = run(finetune, replace(FINETUNE, epochs=1, train_limit=12), folder="busy", **given)
+    assert torch.get_num_threads() == 2  # for what the process does next
+    torch.set_num_threads(before)
+    assert read_json(found.folder / "inputs.json")["threads"] == threads
+    lines = [line for line in caplog.messages if "busy" in line]
+    assert len(lines) == (said is not None)
+    assert all(line.startswith(said) for line in lines)
 
 
 @pytest.mark.parametrize(("rate", "said"), [(0.0, False), (1.0, True)])

@@ -1,6 +1,9 @@
 """A run's key follows what decides its bits and nothing else, and is known before anything is loaded."""
 
+import json
+import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
 
+PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.tar.xz"
 TASKS = """
 [tasks.topic]
 kind = "classification"
@@ -40,7 +44,7 @@ test = "value-test.csv"
 FILES = {
     name: f"t,l\n{name},a\n" for name in ("topic.csv", "value.csv", "value-dev.csv", "value-test.csv", "other.csv")
 }
-CPU = Runtime(torch.device("cpu"), "fp32", threads=1)
+CPU = Runtime(torch.device("cpu"), "fp32")
 
 
 @pytest.fixture
@@ -134,11 +138,17 @@ def test_a_task_that_is_not_trained_or_scored_does_not_matter(tasks_file):
     assert key(tasks_file, config) == before
 
 
-def test_threads_are_part_of_the_key_of_trainings_only(tasks_file):
-    other = replace(CPU, threads=2)
-    assert key(tasks_file) != key(tasks_file, runtime=other)
-    assert key(tasks_file, stage="evaluate") == key(tasks_file, stage="evaluate", runtime=other)
-    assert key(tasks_file) != key(tasks_file, runtime=replace(CPU, precision="bf16"))
+@pytest.mark.parametrize("stage", ["finetune", "evaluate"])
+def test_what_of_computing_is_in_a_key_is_that_of_published_runs(stage, tasks_file):
+    """Otherwise `experiments run` would compute them again. They were trained with one thread."""
+    with tarfile.open(PUBLISHED) as archive:
+        name = next(name for name in archive.getnames() if re.match(rf"\./{stage}-.*/inputs.json", name))
+        published = json.load(archive.extractfile(name))
+    found = key_of(
+        stage_named(stage), ["a parent"], tasks_file, stage_named(stage).config(), replace(CPU, precision="bf16")
+    )
+    computing = ("device", "precision", "attention", "threads", "ranks")
+    assert {of: found.inputs.get(of) for of in computing} == {of: published.get(of) for of in computing}
 
 
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):

@@ -12,11 +12,10 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-import torch
 
 from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.progress_report import ProgressReport
-from tests.multitask.training.toy import CPU, run
+from tests.multitask.training.toy import run
 
 STATE = r"loss \d\.\d{3}, [\d,]+ tokens/s, \d+ min \d\d s left"
 
@@ -46,7 +45,7 @@ def test_a_bar_shows_all_and_is_not_cut(columns, slow, monkeypatch):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     monkeypatch.setattr(sys, "stderr", os.fdopen(terminal, "w", encoding="utf-8"))
     progress = Progress(step=12_343, tokens=10**9, seconds=1e4)
-    with ProgressReport(progress, 23_456, 10, CPU) as report:
+    with ProgressReport(progress, 23_456, 10) as report:
         progress.step, progress.tokens, progress.seconds = 12_344, 10**9 + 123_456, 1e4 + 1
         report.step(0.7884)
         report.evaluating()
@@ -65,14 +64,3 @@ def test_a_notebook_sees_the_lines_too(tmp_path, capsys):
     """Nobody has set up logging there."""
     run(tmp_path)
     assert len(re.findall(r"^epoch \d of 4", capsys.readouterr().err, re.MULTILINE)) == 4
-
-
-@pytest.mark.parametrize(
-    ("load", "threads", "said"), [(4.0, 2, True), (2.4, 2, False), (9.0, 1, False)], ids=["busy", "own", "one thread"]
-)
-def test_a_busy_machine_is_named_once(load, threads, said, tmp_path, slow, monkeypatch, caplog):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    run(tmp_path)
-    assert caplog.text.count("OMP_NUM_THREADS=1") == said
