@@ -33,7 +33,6 @@ from torch.nn.functional import cosine_similarity
 from benchmarks import finetune, pretrain
 from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
 from benchmarks.measure import machine, matrix_rate
-from benchmarks.reliability.world import contents, differences
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
 from minbert.packing import PackedBatch
@@ -41,6 +40,7 @@ from multitask.models.pooling import pool
 from multitask.stages.finetune import Finetuning
 from multitask.stages.pretrain import Pretraining
 from multitask.training.trainable import Update
+from tests.reliability.world import contents, differences
 
 LEAST_SECONDS = 10  # below this, no part is begun
 # fp32 sums in another order; bf16 may be as far from fp32 as it is on the processor, and somewhat more.

@@ -26,7 +26,7 @@ from pyarrow import compute, parquet
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
 from multitask.data.contamination import RECORD
-from multitask.runs.artefact import DONE, KEEP, Artefact, without_folders
+from multitask.runs.artefact import DONE, Artefact, without_folders
 from scripts.refresh_study_pages import PAGES
 from studies.engine.record import Record
 from studies.report.scores_as_data import save_curves
@@ -93,7 +93,7 @@ def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _copy_without_model(run: Artefact, copy: Path) -> None:
     """A complete run without its model and what that was trained on, and with predictions in the digits of float16."""
     run.require_complete()
-    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, KEEP, DONE))
+    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, DONE))
     for path in copy.glob("*.json"):  # labels name the data's folder, ensembles those of their members
         text = read_text(path).replace(f"{run.folder.parent}/", "")
         write_text(path, re.sub(r'"/[^"]*/([^"/]*)"', r'"\1"', text))

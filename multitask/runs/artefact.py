@@ -22,7 +22,7 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import read_json, read_text, sha256_of_file, write_json, write_text
+from minbert.files import read_json, read_text, sha256_of_file, write_json
 from minbert.settings import read_as
 from multitask.runs.locks import exclusive, refuse_link
 from multitask.runs.machine import machine_name
@@ -32,8 +32,6 @@ DONE = "DONE"
 LOCKS = ".locks"
 STATE = "state/state.pt"
 """What a stopped training goes on from."""
-KEEP = "KEEP"
-"""A file in the folder of a run that a person asked for; `gc` leaves such runs alone."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,13 @@ class Artefact:
     @classmethod
     @contextmanager
     def building(
-        cls,
-        runs: Path,
-        key: RunKey,
-        name: str,
-        labels: Mapping[str, str],
-        keep: bool = True,
-        threads: int | None = None,
+        cls, runs: Path, key: RunKey, name: str, labels: Mapping[str, str], threads: int | None = None
     ) -> Iterator["Artefact"]:
         """The artefact of a run, while no other process may build it; waits for one that does. A kill frees the lock.
 
         The caller checks whether it is done, and otherwise builds and finishes it. `name` and `labels` are for people
-        and not part of the key. With `keep`, because a person asked for the run, `gc` leaves it alone. `threads` are
-        those that a training on a processor begins with; one that goes on keeps its own.
+        and not part of the key. `threads` are those that a training on a processor begins with; one that goes on keeps
+        its own.
 
         Raises:
             InputError: a name that cannot stand in a folder's name, or the run is complete but damaged.
@@ -131,15 +123,15 @@ class Artefact:
             artefact = cls.find(runs, key) or cls(runs / f"{key.stage}-{name}-{digest}")
             for path in (artefact.folder, *artefact.folder.rglob("*")):
                 refuse_link(path)
-            artefact._prepare(key, labels, keep, threads)
+            artefact._prepare(key, labels, threads)
             try:
                 yield artefact
             except InputError:
-                if {path.name for path in artefact.folder.iterdir()} <= {"config.json", "inputs.json", KEEP}:
+                if {path.name for path in artefact.folder.iterdir()} <= {"config.json", "inputs.json"}:
                     shutil.rmtree(artefact.folder)  # refused before anything was computed
                 raise
 
-    def _prepare(self, key: RunKey, labels: Mapping[str, str], keep: bool, threads: int | None) -> None:
+    def _prepare(self, key: RunKey, labels: Mapping[str, str], threads: int | None) -> None:
         if self.done:
             self.check()
             _remove_folder(self.folder / "state")  # left by a kill right after DONE
@@ -152,12 +144,6 @@ class Artefact:
             if threads is not None:  # others would round differently than the steps before the stop
                 named["threads"] = (self.threads if (self.folder / STATE).is_file() else None) or threads
             write_json(self.folder / "inputs.json", {**versions, **key.inputs, **named})
-        if keep and not (self.folder / KEEP).is_file():
-            try:
-                write_text(self.folder / KEEP, "")
-            except OSError:
-                if not self.done:  # another user's complete run may be read without the mark
-                    raise
 
     @classmethod
     def find(cls, runs: Path, key: RunKey) -> "Artefact | None":
@@ -189,11 +175,6 @@ class Artefact:
         return self._completed().seconds
 
     @property
-    def lock(self) -> Path:
-        """The file that is locked while the run is built or removed."""
-        return lock_file(self.folder.parent, f"{self.stage}-{self.folder.name.rpartition('-')[2]}")
-
-    @property
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
@@ -214,7 +195,7 @@ class Artefact:
         trained = self.history()[-1]["seconds"] if (self.folder / "metrics.jsonl").is_file() else 0.0
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
-            if path.is_file() and name not in (KEEP, DONE) and not name.startswith("state/"):
+            if path.is_file() and name != DONE and not name.startswith("state/"):
                 stat = path.stat()
                 vouched[name] = Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns)
         write_json(self.folder / DONE, asdict(Completed(round(max(seconds, trained), 3), vouched)))
@@ -234,10 +215,10 @@ class Artefact:
             raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
         self.check()
 
-    def check(self, whole: bool = False) -> None:
+    def check(self) -> None:
         """Raise InputError if a file of the complete run is missing or has other bytes than when the run ended.
 
-        Files whose size and time of change are as they were are read only if `whole` is set.
+        Files whose size and time of change are as they were are not read.
         """
         for path in self.folder.rglob("*"):
             refuse_link(path)
@@ -245,7 +226,7 @@ class Artefact:
             path = self.folder / name
             stat = path.stat() if path.is_file() else None
             same = stat is not None and (stat.st_size, stat.st_mtime_ns) == (vouched.size, vouched.modified)
-            if stat is None or ((whole or not same) and sha256_of_file(path) != vouched.sha256):
+            if stat is None or (not same and sha256_of_file(path) != vouched.sha256):
                 raise InputError(
                     f"{path}: {'missing' if stat is None else 'changed'} since the run was complete; "
                     f"delete {self.folder} and run the command that made it again"
@@ -305,7 +286,7 @@ def refuse_file_of_run(output: Path) -> None:
     if run := next(filter(is_run, path.parents), None):
         artefact, name = Artefact(run), path.relative_to(run).as_posix()
         own = name in artefact._completed().files if artefact.done else path.is_file()
-        if own or name in ("config.json", "inputs.json", DONE, KEEP):
+        if own or name in ("config.json", "inputs.json", DONE):
             raise InputError(f"--output {output}: a file of the run {run}; expected another name")
 
 

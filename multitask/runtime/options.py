@@ -41,8 +41,6 @@ class RunOptions(Computing):
     """Seconds between saved states: the most that a kill can cost."""
     tensorboard: bool = False
     """Also write TensorBoard event files."""
-    keep: bool = True
-    """`experiments gc` keeps the run even if no table needs it."""
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
     """Threads of a new training on a processor. Another number rounds sums differently, so a run that goes on keeps its
     own. Default: OMP_NUM_THREADS, or one for each core, but a single one on a busy machine."""

@@ -80,7 +80,7 @@ def run_stage(
     threads = choose_threads(options.threads) if "threads" in key.inputs else None
     with ExitStack() as stack:
         labels = _labels(stage, weights, data)
-        building = Artefact.building(options.runs, key, options.name, labels, options.keep, threads)
+        building = Artefact.building(options.runs, key, options.name, labels, threads)
         artefact = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
         if distributed.from_first(lambda: artefact.done):
             logger.info("already computed")

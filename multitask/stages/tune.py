@@ -161,7 +161,7 @@ class Search:
         before = run.history() if run and not run.done and (run.folder / "metrics.jsonl").is_file() else []
         if any(enough(line["step"], line) for line in before):
             raise Stopped
-        run = run_stage(STAGE, start, self.data, config, replace(self.options, keep=False), enough)
+        run = run_stage(STAGE, start, self.data, config, self.options, enough)
         for line in run.history():
             enough(line["step"], line)
         if not (defined := [score for score in scores.values() if not math.isnan(score)]):

@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
 
 import pandas
 
@@ -12,14 +14,13 @@ from minbert.files import read_json
 from multitask.data.problems import aligned, plain
 from multitask.evaluation.score_intervals import Answers
 from multitask.evaluation.text_tables import intervals_table, number, scores_table
-from multitask.runs.artefact import Artefact, last_run, without_folders
+from multitask.runs.artefact import DONE, Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
-from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
+from studies.engine.commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from studies.engine.engines import Ray, local_engine
-from studies.engine.garbage import Entry, collect, entries, find_entry, megabytes
 from studies.engine.grid import Grid, plan
-from studies.engine.record import duration
+from studies.engine.record import Record, duration
 from studies.engine.run import check_preset, run_preset, write_best_predictions
 from studies.report.report import write_report
 from studies.report.run_results import RunResult
@@ -58,33 +59,62 @@ def plan_tables(options: PlanTables) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A run as it lies in the folder."""
+
+    artefact: Artefact
+    needed_by: tuple[str, ...]  # the presets whose records name it
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.stat().st_size for file in self.artefact.folder.rglob("*") if file.is_file())
+
+    @property
+    def date(self) -> str:
+        """When it ended, or when a file of an unfinished run came last."""
+        path = self.artefact.folder / DONE if self.artefact.done else self.artefact.folder
+        return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d %H:%M}"
+
+    def shown(self) -> list[str]:
+        """State, the presets that need it, date and size."""
+        state = "complete" if self.artefact.done else "unfinished"
+        return [state, ", ".join(self.needed_by) or "-", self.date, megabytes(self.size)]
+
+
+def entries(runs: Path) -> list[Entry]:
+    """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
+    needed = {record.preset: record.artefacts() for record in Record.read_all(runs)}
+    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
+    return [
+        Entry(Artefact(folder), tuple(name for name in needed if folder.name in needed[name]))
+        for folder in sorted(folders)
+    ]
+
+
+def find_entry(runs: Path, name: str) -> Entry:
+    """The run of this path, name or key. Raises InputError if there is none."""
+    if (path := Path(name)).parent != Path():
+        runs, name = path.parent, path.name
+    for entry in entries(runs):
+        if name in (entry.artefact.folder.name, entry.artefact.folder.name.rpartition("-")[2]):
+            return entry
+    raise InputError(f"{runs}: no such run: {name}; `multitask experiments list` shows all")
+
+
+def megabytes(size: int) -> str:
+    """`12.3 MB`."""
+    return f"{size / 1e6:,.1f} MB"
+
+
 def list_artefacts(options: ListArtefacts) -> int:
     """Print the list."""
     found = entries(options.runs)
-    lines = [["run", "state", "needed by", "size"]]
-    lines += [[e.artefact.folder.name, e.state, _needed_by(e), megabytes(e.size)] for e in found]
-    print(aligned(lines, left=3))
+    lines = [["run", "state", "needed by", "date", "size"]]
+    print(aligned(lines + [[entry.artefact.folder.name, *entry.shown()] for entry in found], left=4))
     print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
     return 0
-
-
-def _needed_by(entry: "Entry") -> str:
-    people = ["made by hand"] if entry.by_hand else []
-    return ", ".join([*entry.needed_by, *people]) or "-"
-
-
-def verify_artefacts(options: VerifyArtefacts) -> int:
-    """Print what is damaged. Returns 1 if anything is."""
-    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
-    damaged = 0
-    for artefact in complete:
-        try:
-            artefact.check(whole=True)
-        except InputError as error:
-            print(error)
-            damaged += 1
-    print(f"{len(complete)} complete runs, {damaged} damaged")
-    return 1 if damaged else 0
 
 
 def show_artefact(options: ShowArtefact) -> int:
@@ -102,7 +132,8 @@ def show_artefact(options: ShowArtefact) -> int:
         print(f"{scores_table(history)}\n")
     if answers := _answers(entry.artefact):
         print(f"{intervals_table(answers)}\n")
-    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
+    state, needed_by, date, size = entry.shown()
+    print(f"{folder}: {state}, {date}, {size}, needed by: {needed_by}")
     return 0
 
 
@@ -149,13 +180,3 @@ def _best_scores(run: Artefact) -> dict[str, str]:
     lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
     best = pandas.DataFrame([line["scores"] for line in lines]).max()
     return {f"best {name}": number(score) for name, score in best.items()}
-
-
-def collect_garbage(options: CollectGarbage) -> int:
-    """List or remove what is not needed."""
-    sizes = collect(options.runs, options.named, options.delete)
-    for path, size in sizes.items():
-        print(f"{megabytes(size):>12}  {path}")
-    done = "removed" if options.delete else "would be removed with --delete"
-    print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
-    return 0

@@ -113,12 +113,7 @@ class _Runs:
 
 @settings
 class ListArtefacts(_Runs):
-    """List all runs with their sizes, and what needs each."""
-
-
-@settings
-class VerifyArtefacts(_Runs):
-    """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
+    """List all runs with size, date, and the presets whose tables need each. Other folders may be deleted by hand."""
 
 
 @settings
@@ -132,19 +127,6 @@ class ShowArtefact(_Runs):
     """Runs: their names, their keys (the ends of the names), or `last` for the latest run with a model."""
 
 
-@settings
-class CollectGarbage(_Runs):
-    """List runs that `experiments run` made and no table needs, unfinished ones included; with --delete, remove them.
-
-    Runs that you started yourself stay unless you name them.
-    """
-
-    named: tuple[str, ...] = field(default=(), metadata=POSITIONAL)
-    """Names or keys of runs that you started yourself, to be listed or removed, too."""
-    delete: bool = False
-    """Remove the listed runs."""
-
-
 COMMON = (
     *("tasks_file", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
     *("start", "data", "suites_data", "tables", "seeds", "runs", "device"),
@@ -156,9 +138,7 @@ COMMAND = Group(
         Command("run", RunTables, "studies.engine.actions:run_tables", common=(*COMMON, "engine", "workers", "report")),
         Command("plan", PlanTables, "studies.engine.actions:plan_tables", common=COMMON),
         Command("list", ListArtefacts, "studies.engine.actions:list_artefacts"),
-        Command("verify", VerifyArtefacts, "studies.engine.actions:verify_artefacts"),
         Command("show", ShowArtefact, "studies.engine.actions:show_artefact"),
-        Command("gc", CollectGarbage, "studies.engine.actions:collect_garbage"),
     ),
     STUDIES,
 )

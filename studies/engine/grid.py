@@ -23,7 +23,6 @@ from studies.engine.recipes import Node
 from studies.engine.table import Row
 
 LOGS = "logs"
-GRIDS = "experiments"  # a lock that everyone shares who computes a grid
 
 Outcomes = Mapping[Node, Artefact | Failed]
 
@@ -110,7 +109,7 @@ class Grid:
         models = tuple(
             Weights(str(p.folder)) if isinstance(p, Artefact) else p for p in parents if not isinstance(p, Failed)
         )
-        return Job(node, models, replace(self.options, name=name, keep=False), self.log(node, name))
+        return Job(node, models, replace(self.options, name=name), self.log(node, name))
 
 
 def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object]) -> Outcomes:

@@ -9,15 +9,14 @@ from pkgutil import resolve_name
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.runs.artefact import Artefact, locate_model, lock_file
-from multitask.runs.locks import shared
+from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings.ensemble import STAGE as ENSEMBLE
 from multitask.stages.settings.ensemble import EnsembleConfig
 from studies.engine.engines import Engine, Failed
-from studies.engine.grid import GRIDS, Grid, Outcomes, compute_grid
+from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.presets import NOTES, Preset
 from studies.engine.record import Record, RecordedRun
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
@@ -59,7 +58,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
-    with shared(lock_file(options.runs, GRIDS)), engine:
+    with engine:
         return record_so_far(compute_grid(grid, engine, record_so_far))
 
 
@@ -99,6 +98,6 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
 def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
     """A model's prediction files, which ensembles write: the model is one, or makes one alone. Computed once."""
     if not (model.folder / "predictions").is_dir():
-        where = replace(options, name="best", keep=False)
+        where = replace(options, name="best")
         model = run_stage(ENSEMBLE, [model.folder], data, EnsembleConfig("average"), where)
     return sorted((model.folder / "predictions").iterdir())

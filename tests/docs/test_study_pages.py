@@ -15,7 +15,7 @@ from scipy import stats
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.evaluation.markup import markdown_text
-from multitask.runs.artefact import KEEP, Artefact
+from multitask.runs.artefact import Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.refresh_study_pages import FIGURES, PAGES, all_verdicts, claims, with_verdicts
@@ -180,7 +180,6 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     (model / "checkpoints" / "best").mkdir(parents=True)
     (model / "checkpoints" / "best" / "model.safetensors").write_bytes(b"weights")
     write_json(model / "best.json", {"overall": "best"})
-    (model / KEEP).touch()
     inputs = read_json(model / "inputs.json", dict)
     labels = {"data": f"{tmp_path}/data", "start": "a-model", "teacher": f"{runs}/a-run/checkpoints/best"}
     write_json(model / "inputs.json", {**inputs, "labels": labels})
@@ -194,7 +193,7 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     assert (copy.seconds, copy.kept_models()) == (7.5, {})
     labels = {"data": "data", "start": "a-model", "teacher": "a-run/checkpoints/best"}
     assert read_json(copy.folder / "inputs.json", dict)["labels"] == labels
-    assert not [*(tmp_path / "new").rglob("*.safetensors"), *(tmp_path / "new").rglob(KEEP)]
+    assert not [*(tmp_path / "new").rglob("*.safetensors")]
     expected, found = (PresetResults.read(folder, "sample") for folder in (runs, tmp_path / "new"))
     assert [table.key for table in found.record.tables] == ["objectives", "simulations", "2"]
     assert found.record.artefacts() == expected.record.artefacts()

@@ -1,4 +1,4 @@
-"""A small part of `python -m benchmarks.reliability.faults`, and that the layer does what it says."""
+"""Operations on files that fail, one in four of those that can, and that the layer does what it says."""
 
 import contextlib
 import os
@@ -11,10 +11,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from benchmarks.reliability import faults
-from benchmarks.reliability.faults import HALF, Trials
-from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
-from benchmarks.reliability.world import Ended, quick_reports
+from tests.reliability import faults
+from tests.reliability.faults import HALF, Trials
+from tests.reliability.faulty_files import FAULTS, FaultyFiles
+from tests.reliability.world import Ended, quick_reports
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.reliability.kills import try_kills
-from benchmarks.reliability.world import quick_reports
+from tests.reliability.kills import try_kills
+from tests.reliability.world import quick_reports
 
 pytestmark = pytest.mark.slow
 

@@ -39,7 +39,7 @@ PROMISED = {
         "data domains",
         "data phrases",
     ),
-    *(f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")),
+    *(f"experiments {name}" for name in ("run", "plan", "list", "show")),
 }
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the

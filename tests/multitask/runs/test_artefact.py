@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.cli.main import main
 from multitask.runs import artefact as artefacts
-from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run, refuse_file_of_run
+from multitask.runs.artefact import LOCKS, Artefact, last_run, refuse_file_of_run
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.training.objective_config import ObjectiveConfig
@@ -100,16 +100,6 @@ def test_an_objectives_default_may_be_given_or_left_out():
     assert len(set(found)) == 5
 
 
-def test_a_run_that_a_person_asks_for_is_marked_for_keeping_once(tmp_path):
-    artefact = place(tmp_path, keep=False)
-    assert not (artefact.folder / KEEP).exists()
-    assert place(tmp_path) == artefact
-    first = (artefact.folder / KEEP).stat()
-    place(tmp_path, keep=False)
-    place(tmp_path)
-    assert (artefact.folder / KEEP).stat().st_mtime_ns == first.st_mtime_ns
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "..\\x", "a b", "a*", "[a]", "line\n"])
 def test_names_that_no_folder_can_have(tmp_path, name):
     with pytest.raises(InputError, match="expected letters, digits"):
@@ -174,7 +164,7 @@ def test_outputs_do_not_replace_files_of_a_run(tmp_path, monkeypatch, capsys, co
     if complete:
         artefact.finish()
     monkeypatch.chdir(run / "checkpoints")
-    for name in ("config.json", "inputs.json", "KEEP", "DONE", "result.txt"):
+    for name in ("config.json", "inputs.json", "DONE", "result.txt"):
         before = (run / name).read_bytes() if (run / name).exists() else None
         assert main(["probe", "--model", "nothing", "--output", f"../{name}"]) == 2
         assert capsys.readouterr().err == f"error: --output ../{name}: a file of the run {run}; expected another name\n"
@@ -213,7 +203,7 @@ def tree(folder: Path) -> dict[Path, int]:
 @pytest.mark.parametrize("name", [".", "checkpoints", "state", "config.json", "events/now", f"../{LOCKS}"])
 @pytest.mark.parametrize("done", [False, True])
 def test_a_link_in_place_of_what_is_a_runs_own_is_refused_and_its_target_stays(tmp_path, name, done):
-    artefact = complete(tmp_path / "runs") if done else place(tmp_path / "runs", keep=False)
+    artefact = complete(tmp_path / "runs") if done else place(tmp_path / "runs")
     path = Path(os.path.normpath(artefact.folder / name))
     path.parent.mkdir(exist_ok=True)
     home = tmp_path / "home"
@@ -242,7 +232,7 @@ def test_a_run_that_lost_files_meanwhile_is_not_complete_and_begins_anew(tmp_pat
 
 def test_a_complete_run_is_read_where_its_lock_may_not_be_opened(tmp_path, monkeypatch):
     """As in another user's folder of runs. The tests may run as root, who may open anything."""
-    artefact = place(tmp_path, keep=False)
+    artefact = place(tmp_path)
 
     def refuse(path: Path, *_: object) -> None:
         raise PermissionError(errno.EACCES, "not yours", str(path))
@@ -253,7 +243,7 @@ def test_a_complete_run_is_read_where_its_lock_may_not_be_opened(tmp_path, monke
             place(tmp_path)
     artefact.finish()
     monkeypatch.setattr(artefacts, "exclusive", refuse)
-    monkeypatch.setattr(artefacts, "write_text", refuse)  # nor is anything written
+    monkeypatch.setattr(artefacts, "write_json", refuse)  # nor is anything written
     assert place(tmp_path) == artefact
 
 
@@ -293,29 +283,23 @@ FILES = ["checkpoints/step-0000001/model.safetensors", "best.json", "config.json
 def test_damage_to_any_file_of_a_complete_run_is_refused_wherever_it_is_used(tmp_path, file, damage):
     artefact = complete(tmp_path)
     path = artefact.folder / file
-    content, before = path.read_bytes(), path.stat()
+    content = path.read_bytes()
     path.unlink()
     if damage != "missing":
         flipped = bytes([content[0] ^ 1]) + content[1:]
         path.write_bytes({"longer": content + b" ", "empty": b""}.get(damage, flipped))
     what = f"{path}: {'missing' if damage == 'missing' else 'changed'} since the run was complete; delete"
-    uses = [artefact.check, artefact.model_folder, lambda: place(tmp_path), lambda: artefact.check(whole=True)]
-    if damage == "flipped at the old time":  # only reading it whole finds this
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        uses.pop(0)()
-        uses = uses[-1:]
-    for use in uses:
+    for use in (artefact.check, artefact.model_folder, lambda: place(tmp_path)):
         with pytest.raises(InputError, match=re.escape(what)):
             use()
 
 
 def test_a_copy_with_new_times_and_what_is_added_later_are_nobodys_damage(tmp_path):
     artefact = complete(tmp_path)
-    (artefact.folder / KEEP).unlink()
     write_json(artefact.folder / "checkpoints" / "step-0000001" / "evaluation-dev.json", {})
     copied = Artefact(Path(shutil.copytree(artefact.folder, tmp_path / "copy", copy_function=shutil.copy)))
     assert copied.model_folder().name == "step-0000001"
-    copied.check(whole=True)
+    copied.check()
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"best.json": 1}', '{"best.json": {}}', "\0"])

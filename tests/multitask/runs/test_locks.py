@@ -1,62 +1,69 @@
-"""Locks of files: nothing is written through a link, and what cannot be locked is said in one line."""
+"""Locks of files: one holder at a time, nothing is written through a link, and no lock is said in one line."""
 
 import errno
-import fcntl
 import os
+import threading
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+import filelock
 import pytest
 
 from minbert.errors import InputError
-from multitask.runs.locks import exclusive, held_now, shared
+from multitask.runs.locks import exclusive
 
 
-@pytest.mark.parametrize("lock", [exclusive, shared, held_now])
-def test_a_lock_changes_no_file_and_is_no_link(tmp_path: Path, lock) -> None:
+def test_a_lock_changes_no_file_and_is_no_link(tmp_path: Path) -> None:
     (letter := tmp_path / "letter").write_text("dear all")
     (tmp_path / "lock").symlink_to(letter)
-    with pytest.raises(InputError, match=f"{tmp_path / 'lock'}: a link"), lock(tmp_path / "lock"):
+    with pytest.raises(InputError, match=f"{tmp_path / 'lock'}: a link"), exclusive(tmp_path / "lock", ""):
         pass
-    with lock(letter):
+    with exclusive(letter, ""):
         pass
     assert letter.read_text() == "dear all"
 
 
-def test_a_lock_that_others_hold_is_not_held_now(tmp_path: Path) -> None:
-    with shared(tmp_path / "lock"), held_now(tmp_path / "lock") as held:
-        assert not held
-    with held_now(tmp_path / "lock") as held, held_now(tmp_path / "lock") as twice:
-        assert held
-        assert not twice
+def test_who_waits_says_so_once_and_goes_on_when_the_holder_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = []
+
+    def second() -> None:
+        with exclusive(tmp_path / "lock", "waiting for it"):
+            order.append("second")
+
+    with exclusive(tmp_path / "lock", ""):
+        (thread := threading.Thread(target=second)).start()
+        thread.join(0.5)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert caplog.messages == ["waiting for it"]
+
+
+def hold_and_die(path: Path) -> None:
+    with exclusive(path, ""):
+        os._exit(9)
+
+
+def test_a_process_that_dies_releases_its_locks(
+    processes: ForkServerContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = processes.Process(target=hold_and_die, args=(tmp_path / "lock",))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    with exclusive(tmp_path / "lock", "waiting for it"):
+        assert not caplog.messages
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_without_locks_of_the_file_system_work_goes_on_with_a_warning_and_nothing_counts_as_free(
+def test_without_locks_of_the_file_system_work_goes_on_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     def none(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(fcntl, "flock", none)
-    for lock in (exclusive, shared):
-        caplog.clear()
-        with lock(tmp_path / "lock"):
-            assert f"{tmp_path / 'lock'}: the file system has no locks" in caplog.text
-    with pytest.raises(OSError, match=os.strerror(number)) as caught, held_now(tmp_path / "lock"):
-        pass
-    assert caught.value.filename == str(tmp_path / "lock")
-
-
-def test_a_lock_that_may_only_be_read_locks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's, for example. The tests may run as root, who may write anything."""
-    (tmp_path / "lock").touch()
-    whole = os.open
-
-    def only_to_read(path: Path, flags: int, *mode: int) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR):
-            raise PermissionError(errno.EACCES, "not yours", str(path))
-        return whole(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", only_to_read)
-    with exclusive(tmp_path / "lock"), held_now(tmp_path / "lock") as twice:
-        assert not twice
+    monkeypatch.setattr(filelock.FileLock, "_acquire", none)
+    with exclusive(tmp_path / "lock", ""):
+        assert f"{tmp_path / 'lock'}: the file system has no locks" in caplog.text

@@ -78,7 +78,7 @@ def test_the_artefact(run, tiny_encoder, small_data):
         assert artefact.model_folder(name) == locate_model(artefact.folder, best_on=name)
     assert {path.name for path in (artefact.folder / "checkpoints").iterdir()} == set(best.values())
     assert {path.name for path in artefact.folder.iterdir()} == {
-        *("config.json", "inputs.json", "trained_on.npz", "metrics.jsonl", "best.json", "checkpoints", "DONE", "KEEP")
+        *("config.json", "inputs.json", "trained_on.npz", "metrics.jsonl", "best.json", "checkpoints", "DONE")
     }
 
 

@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.reliability.faulty_files import Fault, FaultyFiles
 from multitask.runtime.errors import Interrupted, Stopped, TrainingError
 from multitask.training import checkpoints_and_resume
 from multitask.training.config import OptimizerConfig
@@ -35,6 +34,7 @@ from tests.multitask.training.toy import (
     result,
     run,
 )
+from tests.reliability.faulty_files import Fault, FaultyFiles
 
 
 def test_best_checkpoints_are_kept_and_others_removed(tmp_path):

@@ -1,8 +1,10 @@
 """Grids: keys follow what decides a result and are those of the command line, only complete whole runs count."""
 
 import os
+import re
 import shutil
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,9 @@ from minbert.files import read_json
 from multitask.cli.main import main
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
+from studies.engine.actions import entries
 from studies.engine.engines import Engine
 from studies.engine.experiments import experiment
-from studies.engine.garbage import entries
 from studies.engine.grid import Grid, plan
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
@@ -100,7 +102,7 @@ def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, computed: Path) 
     assert total == "to do: 5 of 10 stages"
 
 
-def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_list_and_show(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--runs", str(runs)]
     assert main(["experiments", "list", *where]) == 0
     output = capsys.readouterr().out
@@ -124,12 +126,39 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert len(set(rows["start"])) == 3
     assert "seed" in rows  # which evaluations do not have
     assert "epochs" in rows
+
+
+def test_the_list_has_what_helps_to_delete_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needed, unfinished = sorted(runs.glob("finetune-*"))
+    (unfinished / "DONE").unlink()
+    (unfinished / "large").write_bytes(bytes(9_000_000))
+    os.utime(needed / "DONE", (0, datetime(2024, 2, 29, 13, 7).timestamp()))
+
+    def listed() -> dict[str, list[str]]:
+        assert main(["experiments", "list", "--runs", str(runs)]) == 0
+        return {line[0]: line[1:] for line in map(re.compile("  +").split, capsys.readouterr().out.splitlines())}
+
+    found = listed()
+    assert found["run"] == ["state", "needed by", "date", "size"]
+    assert found[needed.name][:3] == ["complete", "sample", "2024-02-29 13:07"]
+    assert found[unfinished.name][0] == "unfinished"
+    assert 9 < float(found[unfinished.name][3].split()[0]) < 11
     (runs / "experiments-sample.json").unlink()
-    assert main(["experiments", "gc", *where]) == 0
-    assert len(entries(runs)) == 5
-    assert main(["experiments", "gc", *where, "--delete"]) == 0
-    assert "removed" in capsys.readouterr().out.splitlines()[-1]
-    assert entries(runs) == []
+    assert listed()[needed.name][1] == "-"
+
+
+@pytest.mark.parametrize("lost", ["inputs.json", "config.json"])
+def test_a_complete_run_that_lost_a_file_is_still_listed(runs: Path, lost: str) -> None:
+    damaged = next(runs.glob("evaluate-*"))
+    (damaged / lost).unlink()
+    assert damaged in [entry.artefact.folder for entry in entries(runs)]
+
+
+@pytest.mark.parametrize("damaged", ["[1]", "{}", "[", '"name"', "null"])
+def test_a_damaged_record_is_named(runs: Path, damaged: str) -> None:
+    (runs / "experiments-sample.json").write_text(damaged)
+    with pytest.raises(InputError, match=r"experiments-sample\.json: .*; run `multitask experiments run sample` again"):
+        entries(runs)
 
 
 def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,19 +183,10 @@ def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsy
     assert shown(training) == lines
 
 
-def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--runs", str(runs)]
-    assert main(["experiments", "verify", *where]) == 0
-    assert capsys.readouterr().out == "5 complete runs, 0 damaged\n"
+def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path) -> None:
     path = next(runs.glob("finetune-*/checkpoints/*/model.safetensors"))
-    before, content = path.stat(), bytearray(path.read_bytes())
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match="changed since the run was complete; delete"):
         run_preset(two_rows(recipes), 1, options(runs), Engine())
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as no editor would, but a bad disk
-    assert main(["experiments", "verify", *where]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        f"{path}: changed since the run was complete; delete {path.parents[2]} and run the command that made it again",
-        "5 complete runs, 1 damaged",
-    ]

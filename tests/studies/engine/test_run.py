@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
 from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
@@ -40,6 +39,7 @@ from studies.report.scores_as_data import scores_as_data
 from studies.results import RANDOM_WEIGHTS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
+from tests.reliability.faulty_files import FAULTS, FaultyFiles
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
 

@@ -1,23 +1,18 @@
 """Kills a grid at random moments, again and again until it ends, and compares every byte with an undisturbed run.
 
-    python -m benchmarks.reliability.kills --output FOLDER [--kills 100] [--at-once 3] [--tables 1,reviews] [--seed 0]
-
 The grid pre-trains, fine-tunes, fuses, evaluates, writes prediction files and a report, and saves its state after every
-step. With --at-once, so many processes begin it in the same folder; each is killed and begun again by itself.
+step. Several processes may begin it in the same folder; each is killed and begun again by itself.
 """
 
-import argparse
 import os
 import random
-import shutil
 import signal
-import sys
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from benchmarks.reliability import world
+from tests.reliability import world
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS_OF_A_RESULT = 10
@@ -72,23 +67,3 @@ def try_kills(folder: Path, tables: str, kills: int, at_once: int = 1, seed: int
         different += world.differences(world.contents(here), expected)
         print(f"killed: {dict(killed)}, different files: {different}", flush=True)
     return killed, different
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--tables", default="1,reviews")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    folder = options.output.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    with world.quick_reports():
-        _, different = try_kills(folder, options.tables, options.kills, options.at_once, options.seed)
-    sys.exit(bool(different))
-
-
-if __name__ == "__main__":
-    main()
