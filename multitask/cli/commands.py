@@ -14,6 +14,7 @@ from minbert.settings import Count, Seed, settings
 from multitask.cli.command import TRAIN, USE, Command, Group
 from multitask.cli.data_commands import DATA_COMMANDS
 from multitask.cli.options import POSITIONAL
+from multitask.data.tables import Format
 from multitask.inference.hard_negatives import HardNegatives
 from multitask.models.config import Pooling
 from multitask.runtime.options import Computing, RunOptions
@@ -54,6 +55,11 @@ class _Pooling:
 
 
 @settings
+class _Written:
+    file_format: Format = field(default_factory=Format, kw_only=True)
+
+
+@settings
 class Evaluate(Computing, _Pooling, _BestOn, _Model, Data):
     """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
 
@@ -70,11 +76,12 @@ class Evaluate(Computing, _Pooling, _BestOn, _Model, Data):
     split: Literal["train", "dev", "test"] = "dev"
     """Which sets of the tasks to score; they need labels. For the suite `multitask`."""
     input: Path | None = None
-    """Labelled file to score instead: csv, tsv, jsonl or parquet."""
+    """Labelled file to score instead: csv, tsv, jsonl, parquet or xlsx."""
     task: tuple[str, ...] = ()
     """Tasks to score. Default: all tasks of the model."""
     text: tuple[str, ...] = ()
-    """Column of the sentences, or the two columns of pairs. Default: as the task declares. With --input."""
+    """Column of the sentences, or the two columns of pairs. Or columns and fixed words, such as "{title}. {text}".
+    Default: as the task declares. With --input."""
     label: str | None = None
     """Column of the labels. Default: as the task declares. With --input."""
     separator: str | None = None
@@ -115,13 +122,14 @@ class Predict(Computing, _BestOn, Data):
     task: tuple[str, ...] = ()
     """Tasks to predict. Default: all tasks of the model."""
     input: Path | None = None
-    """File to predict: csv, tsv, jsonl, parquet, or txt with a sentence a line (of a pair: two with a tab between
+    """File to predict: csv, tsv, jsonl, parquet, xlsx, or txt with a sentence a line (of a pair: two with a tab between
     them). `-` reads standard input."""
     output: Path | None = None
     """File to write, in the format of its name. `-` writes to standard output. Default: standard output; without
     --input, a folder in predictions/ with the model's name."""
     text: tuple[str, ...] = ()
-    """Column of the sentences, or the two columns of pairs. Default: the columns that the task's declaration names."""
+    """Column of the sentences, or the two columns of pairs. Or columns and fixed words, such as "{title}. {text}".
+    Default: as the task declares."""
     probabilities: bool = False
     """Also add a column with the probability of each class."""
     prefix: str = ""
@@ -139,19 +147,20 @@ class Predict(Computing, _BestOn, Data):
 
 
 @settings
-class Embed(Computing, _Pooling, _Model):
+class Embed(_Written, Computing, _Pooling, _Model):
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden].
 
     The file may be larger than memory. OUTPUT.json, next to the array, names the model and the text.
     """
 
     text: Path = field(kw_only=True, metadata=POSITIONAL)
-    """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet) with --column."""
+    """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet, xlsx) with --column."""
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write; its name ends in .npy."""
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     column: str | None = None
-    """Column of the sentences of a table."""
+    """Column of the sentences of a table. Or columns and fixed words, such as "{title}. {text}", or "query: {text}" of
+    the lines of a text file."""
     dimensions: Count | None = None
     """Keep only the first so many numbers of each embedding. Choose a size that was trained with --matryoshka, if there
     is one. Default: all."""
@@ -166,7 +175,7 @@ class Embed(Computing, _Pooling, _Model):
 
 
 @settings
-class Search(Computing, _Pooling, _Model):
+class Search(_Written, Computing, _Pooling, _Model):
     """Print the sentences of an index that are nearest to queries by cosine, as JSON lines.
 
     A line has the query, the rank (from 1), the score, the row of the sentence in the text (from 0), and the sentence.
@@ -176,11 +185,12 @@ class Search(Computing, _Pooling, _Model):
     index: Path = field(kw_only=True, metadata=POSITIONAL)
     """The .npy file that `multitask embed` wrote; its text file must still be there."""
     queries: Path = field(kw_only=True, metadata=POSITIONAL)
-    """Text file with one query a line; or a table (csv, tsv, jsonl, parquet) with --column."""
+    """Text file with one query a line; or a table (csv, tsv, jsonl, parquet, xlsx) with --column."""
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     """The model that wrote the index: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     column: str | None = None
-    """Column of the sentences of a table. It is for a table of queries."""
+    """Column of the sentences of a table. It is for a table of queries. Or columns and fixed words, such as "query:
+    {text}" of the lines of a text file."""
     top: Count = 10
     """Sentences to print for each query."""
     output: Path = Path("-")
@@ -188,7 +198,7 @@ class Search(Computing, _Pooling, _Model):
 
 
 @settings
-class Mine(HardNegatives, Computing, _Pooling, _Model):
+class Mine(_Written, HardNegatives, Computing, _Pooling, _Model):
     """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
 
     An anchor's negatives are never the anchor itself, a sentence that it has a pair with, or a copy of these, whatever
@@ -196,7 +206,7 @@ class Mine(HardNegatives, Computing, _Pooling, _Model):
     """
 
     pairs: str = field(kw_only=True, metadata=POSITIONAL)
-    """Table of pairs (csv, tsv, jsonl, parquet), or a source of `pretrain` in --data: quora, nli or pairs."""
+    """Table of pairs (csv, tsv, jsonl, parquet, xlsx), or a source of `pretrain` in --data: quora, nli or pairs."""
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write: csv, tsv, jsonl or parquet."""
     corpus: Path | None = None
@@ -206,9 +216,10 @@ class Mine(HardNegatives, Computing, _Pooling, _Model):
     """The model that decides what is near: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub
     id."""
     text: tuple[str, ...] = ()
-    """Column of the sentences, or the two columns of pairs. Default: sent0 and sent1, or sentence1 and sentence2."""
+    """Column of the sentences, or the two columns of pairs. Or columns and fixed words, such as "{title}. {text}".
+    Default: sent0 and sent1, or sentence1 and sentence2."""
     column: str | None = None
-    """Column of the sentences of a table. It is for --corpus."""
+    """Column of the sentences of a table. It is for --corpus. Or columns and fixed words, such as "passage: {text}"."""
     data: Path = Path("data/sample")
     """Where sources are: a folder with the tasks' files, or a tasks file."""
     format: Literal["triplets", "pairs"] = "triplets"
@@ -350,6 +361,7 @@ def _command(name: str, options: type, *common: str, extra: str = "", section: s
 
 
 _TASKS = ("model", "data", "tasks_file", "device")
+_TEXTS = ("model", "column", "separator", "encoding", "sheet", "pooling", "device")
 _TUNING = ("space", "budget", "trials", "held_out", "seeds", "seed", "start", "data", "tasks_file", "runs", "device")
 COMMANDS: tuple[Command | Group, ...] = (
     _command(
@@ -357,8 +369,8 @@ COMMANDS: tuple[Command | Group, ...] = (
     ),
     _command("tune", Tune, *_TUNING, extra="tune", section=TRAIN),
     _command("predict", Predict),
-    _command("embed", Embed),
-    _command("search", Search),
+    _command("embed", Embed, *_TEXTS, "text", "output", "dimensions", "normalize", "dtype"),
+    _command("search", Search, *_TEXTS, "index", "queries", "top", "output"),
     _command(
         *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
         *("relative_margin", "negatives", "sampling"),

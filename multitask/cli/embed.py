@@ -8,7 +8,6 @@ from multitask.models.sentence_encoder import load_encoder
 def embed(options: Embed) -> None:
     """Embed and write; print what was written."""
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    count, width = embed_file(
-        encoder, options.text, options.output, options.column, options.normalize, options.dtype, options.dimensions
-    )
+    stored = options.normalize, options.dtype, options.dimensions
+    count, width = embed_file(encoder, options.text, options.output, options.column, *stored, options.file_format)
     print(f"{options.output}: {count} embeddings of size {width}")

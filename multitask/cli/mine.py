@@ -14,10 +14,11 @@ ROWS_PER_BLOCK = 8192
 def mine(options: Mine) -> None:
     """Find negatives and write; print what was written."""
     check_output(options.output)
-    pairs = read_pairs(options.pairs, options.text, options.data)
+    pairs = read_pairs(options.pairs, options.text, options.data, options.file_format)
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     columns, count = COLUMNS[options.format], 0
-    with index_of(encoder, pairs, options.corpus, options.column, options.output) as corpus:
+    of_corpus = options.corpus, options.column, options.output, options.file_format
+    with index_of(encoder, pairs, *of_corpus) as corpus:
         negatives = negatives_of(encoder, pairs, corpus, options, options.pairs in SAME_MEANING)
         having = sum(map(bool, negatives.values()))
         if not having:

@@ -12,7 +12,7 @@ COLUMNS = ("query", "rank", "score", "row", "text")
 def search(options: Search) -> None:
     """Search and write; print the file written."""
     check_output(options.output)
-    queries = list(sentences(options.queries, options.column))
+    queries = list(sentences(options.queries, options.column, options.file_format))
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
     found = nearest(encoder.encode(queries, dimensions=index.vectors.shape[1]), index.vectors, options.top)

@@ -134,7 +134,7 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled (or set quotes = false in the tasks file (--tasks-file))"
+                "and quotes inside it to be doubled (or set quotes = false in the tasks file, or --no-quotes)"
             )
             continue
         if row is None:
@@ -142,7 +142,7 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
         if (end := skipped + reader.line_num) > line and not file_format.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {end}; close its quote, or set "
-                "line_breaks = true in the tasks file (--tasks-file)"
+                "line_breaks = true in the tasks file, or --line-breaks"
             )
         elif row:
             yield line, row

@@ -40,7 +40,7 @@ class Format:
     """How a file is written. Each setting concerns the files that have what it is about."""
 
     separator: str | None = None
-    """What separates the fields of delimited text. Default: a comma in .csv and a tab in .tsv."""
+    """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
     quotes: bool = True
     """Fields of delimited text may stand in quotes; otherwise quotes are ordinary characters."""
     line_breaks: bool = False
@@ -206,7 +206,7 @@ class Table:
             hint = did_you_mean(name, known)
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
                 there = f"the only column is {quote(self.columns[0])}"
-                hint = "; set separator in the tasks file (--tasks-file)"
+                hint = "; set separator in the tasks file, or --separator"
             raise InputError(f"{self.name}: no column {plain(name)}; {there}{hint}")
 
 

@@ -64,11 +64,11 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not "
-            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file (--tasks-file)"
+            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file, or --encoding"
         ) from None
     if "\0" in text:
         raise InputError(
-            f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file (--tasks-file)"
+            f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file, or --encoding"
         )
     if "\r" in text and "\r" in text.removesuffix("\n").removesuffix("\r"):
         raise InputError(f"{place}: a carriage return within a line; end lines with LF or CRLF")

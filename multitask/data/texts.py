@@ -1,7 +1,7 @@
 """Texts of a model's inputs: a column, or columns and fixed words, as in `{subject}. {body}` or `query: {text}`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,16 +69,15 @@ def template(written: str) -> Template:
     return Template(tuple(columns), tuple(words)) if columns else Template((words[0],), ("", ""))
 
 
-def texts_of_rows(table: Table, rows: Iterable[tuple[int, Row]], templates: Sequence[Template]) -> list[list[str]]:
-    """A column of texts for each template, of some rows of a table. Raises InputError for a value that is no text."""
-    found: list[list[str]] = [[] for _ in templates]
+def texts_of_rows(
+    table: Table, rows: Iterable[tuple[int, Row]], templates: Sequence[Template]
+) -> Iterator[tuple[str, ...]]:
+    """The texts of some rows of a table. Raises InputError, which names the row, for a value that is no text."""
     for number, row in rows:
         try:
-            for made, column in zip(templates, found, strict=True):
-                column.append(made.text_of(row, table.format))
+            yield tuple(made.text_of(row, table.format) for made in templates)
         except ValueError as error:
             raise InputError(f"{table.place(number)}: {error}") from None
-    return found
 
 
 def joined(texts: Sequence[str]) -> str:
@@ -96,3 +95,11 @@ def in_column(written: str, column: str) -> str:
     if any(other.words) or not any(own.words) or len(own.columns) > 1:
         return column
     return PART.sub(lambda part: f"{{{other.columns[0]}}}" if part["column"] else part[0], written)
+
+
+def prompted(prompt: str, texts: Iterable[str]) -> list[str]:
+    """Texts in the words of a prompt, such as `query: {text}`. Raises InputError if the prompt has no {text}."""
+    made = template(prompt)
+    if made.columns != ("text",) or "{" not in prompt:
+        raise InputError(f'prompt is {quote(prompt)}; expected {{text}} where the sentence stands: "query: {{text}}"')
+    return [made.text([text.strip()]) for text in texts]

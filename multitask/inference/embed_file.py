@@ -4,8 +4,7 @@ Next to FILE.npy, FILE.npy.json says which model and text they are of (`Record`)
 """
 
 import os
-import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -17,15 +16,15 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
-from multitask.data.problems import LOGGER, checked, quote, reason
+from multitask.data.problems import LOGGER, checked, reason
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Source
+from multitask.data.tables import Format, Source
 from multitask.data.text_lines import suffixes
+from multitask.data.texts import template, texts_of_rows
 from multitask.models.sentence_encoder import Embedder
 from multitask.runtime.progress import RowsDone
 
 SENTENCES_PER_BLOCK = 16384
-ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\)?"
 STORED = {"float32": "<f4", "float16": "<f2"}
 
 Dtype = Literal["float32", "float16"]
@@ -43,10 +42,12 @@ class Record:
     """The file of the sentences, from the array's folder; None of standard input."""
     text_sha256: str | None
     column: str | None
-    """The sentences' column; None of a text file, whose blank lines are left out."""
+    """The sentences' column, or their template; None of the lines of a text file. Blank lines are left out."""
     dtype: Dtype
     normalized: bool
     """Whether they were scaled to length 1."""
+    format: Format = Format()
+    """How the file is written."""
 
 
 def embed_file(
@@ -57,15 +58,17 @@ def embed_file(
     normalize: bool,
     dtype: Dtype = "float32",
     dimensions: int | None = None,
+    file_format: Format = Format(),
 ) -> tuple[int, int]:
     """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden]; returns its shape.
 
-    The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences.
+    The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences, or
+    with the columns of a template.
     `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1.
     Raises InputError for no sentence, a missing column, no text, or too many dimensions.
     """
-    total = sum(1 for _ in sentences(source, column, again=True)) if source.is_file() else None
-    texts = sentences(source, column)
+    total = sum(1 for _ in sentences(source, column, file_format, again=True)) if source.is_file() else None
+    texts = sentences(source, column, file_format)
     place = record_of(output)
     with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(total, "sentences") as shown:
         count = width = 0
@@ -84,7 +87,7 @@ def embed_file(
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = os.path.relpath(source.resolve(), output.resolve().parent) if source.is_file() else None
     digest = sha256_of_file(source) if text else None
-    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize)
+    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, file_format)
     write_json(place, asdict(record))
     return count, width
 
@@ -100,6 +103,7 @@ class Index(NamedTuple):
     vectors: NDArray[Any]  # [sentences, hidden], memory-mapped
     text: Path | None
     column: str | None
+    format: Format
 
     @classmethod
     def open(cls, path: Path, encoder: Embedder) -> "Index":
@@ -122,13 +126,13 @@ class Index(NamedTuple):
         text = None if record.text is None else path.resolve().parent / record.text
         if text is not None and sha256_of_file(text) != record.text_sha256:
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
-        return cls(vectors, text, record.column)
+        return cls(vectors, text, record.column, record.format)
 
     def texts(self) -> Iterator[str]:
         """The sentences of all rows. Raises InputError if they were read from standard input."""
         if self.text is None:
             raise InputError("the embedded sentences came from standard input and were not kept; embed a file")
-        return sentences(self.text, self.column, again=True)
+        return sentences(self.text, self.column, self.format, again=True)
 
     def texts_of(self, rows: Set[int]) -> dict[int, str]:
         """The sentences of some rows."""
@@ -147,30 +151,19 @@ def _write_header(file: BinaryIO, count: int, width: int, dtype: Dtype) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def sentences(source: Path, column: str | None, again: bool = False) -> Iterator[str]:
-    """The sentences of a file; logs how many blank lines of a text file were skipped unless it is read `again`."""
-    if column is None and suffixes(source)[0] not in ("", ".txt"):
+def sentences(source: Path, column: str | None, file_format: Format = Format(), again: bool = False) -> Iterator[str]:
+    """The sentences of a file; logs how many lines or rows have none unless it is read `again`."""
+    form = suffixes(source)[0] or ".txt"
+    lines = form == ".txt" and not file_format.separator
+    if column is None and not lines:
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
-    blank = 0
-    for (text,) in text_columns(source, [column or "text"], form="" if column else ".txt"):
-        if text or column:
+    made, empty = template(column or "text"), 0
+    table = open_table(Source(str(source)), file_format, form=form)
+    table.require(made.columns)
+    for (text,) in texts_of_rows(table, table.rows, [made]):
+        empty += not text
+        if text or not lines:
             yield text
-        else:
-            blank += 1
-    if blank and not again:
-        LOGGER.warning("%s: skipped %d blank lines, so rows of the array are not line numbers", source, blank)
-
-
-def text_columns(source: Path, columns: Sequence[str], form: str = "") -> Iterator[tuple[str, ...]]:
-    """The texts of some columns of each row. Errors do not advise a tasks file, which has no part here."""
-    try:
-        table = open_table(Source(str(source)), form=form)
-        table.require(columns)
-        for number, row in table.rows:
-            texts: tuple[Any, ...] = tuple(row.get(column) for column in columns)
-            for column, text in zip(columns, texts, strict=True):
-                if not isinstance(text, str):
-                    raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
-            yield texts
-    except InputError as error:
-        raise InputError(re.sub(ADVICE, "", str(error))) from None
+    if empty and not again:
+        what = "skipped %d blank lines, so rows of the array are not line numbers" if lines else "%d empty texts"
+        LOGGER.warning(f"%s: {what}", source, empty)

@@ -7,6 +7,7 @@ Source of ranks and margins: NV-Retriever (arXiv 2407.15831, section 3.1). Optio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +24,10 @@ from minbert.errors import InputError
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.problems import LOGGER, listed
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Source
+from multitask.data.tables import Format, Source
+from multitask.data.texts import template, texts_of_rows
 from multitask.data.write_tables import table_writer
-from multitask.inference.embed_file import Index, embed_file, text_columns
+from multitask.inference.embed_file import Index, embed_file
 from multitask.inference.hard_negatives import HardNegatives
 from multitask.inference.search import Rows, search
 from multitask.models.sentence_encoder import Embedder
@@ -43,7 +45,7 @@ Pairs = Sequence[tuple[str, ...]]
 """Anchors and positives: sentences with the same meaning."""
 
 
-def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
+def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Format = Format()) -> Pairs:
     """Pairs of a table, or of a source of `pretrain` in a data folder; rows with a blank sentence are left out.
 
     The default columns are those of triplets or of pairs. Raises InputError if there is no pair, or if columns are
@@ -54,20 +56,26 @@ def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
         return list(zip(*examples.sentences[:2], strict=True))
+    table = open_table(Source(name), file_format)
     if not columns:
-        there = open_table(Source(name)).columns
-        columns = next((known for known in (TRIPLETS.columns[:2], PAIRS.columns) if set(known) <= set(there)), ())
+        columns = next((c for c in (TRIPLETS.columns[:2], PAIRS.columns) if set(c) <= set(table.columns)), ())
         if not columns:
-            raise InputError(f"{name}: the columns are {listed(there)}; name those of the sentences with --text")
-    found = [row for row in text_columns(Path(name), columns) if all(map(str.strip, row))]
+            raise InputError(
+                f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text"
+            )
+    templates = list(map(template, columns))
+    table.require([column for made in templates for column in made.columns])
+    found = [row for row in texts_of_rows(table, table.rows, templates) if all(row)]
     if not found:
         raise InputError(f"{name}: no pair; expected at least one with two sentences")
     return found
 
 
 @contextmanager
-def index_of(encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str | None, output: Path) -> Iterator[Index]:
-    """The embeddings of a corpus: an .npy file, a text file, or all sentences of the pairs.
+def index_of(
+    encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str | None, output: Path, file_format: Format
+) -> Iterator[Index]:
+    """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
 
     The latter are written into a folder next to the output, which is removed at the end.
     """
@@ -77,10 +85,11 @@ def index_of(encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str |
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent) as folder:
         if corpus is None:
-            corpus, column = Path(folder, "sentences.jsonl"), "text"
+            corpus, column, file_format = Path(folder, "sentences.jsonl"), "text", Format()
             with table_writer(corpus, ["text"]) as write:
                 write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
-        embed_file(encoder, corpus, Path(folder, "corpus.npy"), column, normalize=True)
+        written = file_format if column else replace(file_format, separator=None)  # which is that of the pairs
+        embed_file(encoder, corpus, Path(folder, "corpus.npy"), column, normalize=True, file_format=written)
         yield Index.open(Path(folder, "corpus.npy"), encoder)
 
 

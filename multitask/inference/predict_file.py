@@ -81,9 +81,9 @@ def predict_file(
                 if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
             for templates, together in groups.items():
-                texts = texts_of_rows(table, block, templates)
-                empty |= {n for (n, _), row in zip(block, zip(*texts, strict=True), strict=True) if not all(row)}
-                predicted = predict_columns(model, texts, together, runtime, shown.add)
+                texts = list(texts_of_rows(table, block, templates))
+                empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
+                predicted = predict_columns(model, list(zip(*texts, strict=True)), together, runtime, shown.add)
                 for name, answers in predicted.items():
                     for row, answer in zip(rows, answers, strict=True):
                         values = added_values(model.tasks[name], answer, probabilities)

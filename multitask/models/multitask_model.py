@@ -147,7 +147,8 @@ class MultitaskModel(nn.Module):
         rows, found = list(table.rows), dict[str, list[Prediction]]()
         keys = {n: (self.tasks[n].templates, self.tasks[n].file_format.missing) for n in fitting}
         for (templates, missing), together in alike(keys).items():
-            texts = texts_of_rows(replace(table, format=Format(missing=missing)), rows, templates)
+            made = texts_of_rows(replace(table, format=Format(missing=missing)), rows, templates)
+            texts = list(zip(*made, strict=True)) or [()]
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
         return found

@@ -20,6 +20,7 @@ from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import reason as cause
+from multitask.data.texts import prompted
 from multitask.models.config import Pooling
 from multitask.models.model_folder import stored_pooling
 from multitask.models.pooling import check_dimensions
@@ -120,14 +121,17 @@ class SentenceTransformersEncoder:
         normalize: bool = False,
         show_progress: bool = False,
         dimensions: int | None = None,
+        prompt: str | None = None,
     ) -> NDArray[np.float32]:
-        """Embed sentences. Raises InputError if the model's files do not fit together, or for too many dimensions."""
+        """Embed as `SentenceEncoder.encode` does. Raises InputError if the model's files do not fit together, too."""
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""], dimensions=dimensions)[:0]
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        texts = texts if prompt is None else prompted(prompt, texts)
         try:
             with self.runtime.autocast():
                 embeddings = self.model.encode(
-                    sentences if isinstance(sentences, str) else list(sentences),
+                    texts,
                     normalize_embeddings=normalize,
                     truncate_dim=dimensions,
                     show_progress_bar=show_progress and sys.stderr.isatty(),
@@ -138,7 +142,7 @@ class SentenceTransformersEncoder:
             raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         found = np.asarray(embeddings, np.float32)
         check_dimensions(dimensions, found.shape[-1], self.name)
-        return found
+        return found[0] if isinstance(sentences, str) else found
 
 
 def _fetch(name: str, revision: str | None) -> Path:

@@ -22,6 +22,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.problems import quote
+from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
 from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length
@@ -106,6 +107,7 @@ class SentenceEncoder:
         show_progress: bool = False,
         convert_to_tensor: Literal[False] = False,
         dimensions: int | None = None,
+        prompt: str | None = None,
     ) -> NDArray[np.float32]: ...
 
     @overload
@@ -119,6 +121,7 @@ class SentenceEncoder:
         *,
         convert_to_tensor: Literal[True],
         dimensions: int | None = None,
+        prompt: str | None = None,
     ) -> Tensor: ...
 
     def encode(
@@ -130,6 +133,7 @@ class SentenceEncoder:
         show_progress: bool = False,
         convert_to_tensor: bool = False,
         dimensions: int | None = None,
+        prompt: str | None = None,
     ) -> NDArray[np.float32] | Tensor:
         """Embed sentences, in batches of similar length.
 
@@ -142,6 +146,7 @@ class SentenceEncoder:
             convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
             dimensions: keep only so many numbers of each embedding, the first ones. Sizes that the model was not
                 trained for (`--matryoshka`) lose more.
+            prompt: fixed words around each sentence, such as `query: {text}`.
 
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
@@ -152,6 +157,7 @@ class SentenceEncoder:
             if not isinstance(text, str):
                 value = f"{quote(text)} ({type(text).__name__})"
                 raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
+        texts = texts if prompt is None else prompted(prompt, texts)
         tokens = self.tokenizer.encode(texts, self.max_length if max_length is None else max_length)
         on_cpu = self.runtime.device.type == "cpu"
 

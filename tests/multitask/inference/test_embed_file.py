@@ -1,5 +1,6 @@
 """Embeddings of a file equal those of the encoder on all sentences, whatever the blocks."""
 
+import gzip
 import json
 import shutil
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
+from multitask.cli.main import main
 from multitask.inference import embed_file as module
 from multitask.inference.embed_file import Index, embed_file
 from multitask.inference.search import search
@@ -37,14 +39,64 @@ def test_a_column_of_a_table(encoder, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), encoder.encode(SENTENCES), atol=1e-6)
 
 
+def files_of_titles(folder):
+    """Files with the titles and bodies of SENTENCES, an empty one last, and the options that read them."""
+    titles = [("Té", SENTENCES[0]), ("", SENTENCES[1]), ("n/a", SENTENCES[2]), ("U", "")]
+    text = "".join(f'"{title}";{body}\n' for title, body in titles)
+    (folder / "t.csv").write_bytes(f"made in May\ntitle;body\n{text}".encode("cp1252"))
+    (folder / "t.log.gz").write_bytes(gzip.compress(f"title|body\n{text.replace(';', '|')}".encode("utf-16")))
+    book = pytest.importorskip("openpyxl").Workbook()
+    sheet = book.create_sheet("Two")
+    for row in ([None], ["title", "body"], *titles):
+        sheet.append(row)
+    book.save(folder / "t.xlsx")
+    yield "t.csv", ["--separator", ";", "--encoding", "cp1252", "--skip-rows", "1", "--missing", "n/a"]
+    yield "t.log.gz", ["--separator", "|", "--encoding", "utf-16", "--missing", "n/a"]
+    yield "t.xlsx", ["--sheet", "Two", "--skip-rows", "1", "--missing", "n/a"]
+
+
+def test_files_of_any_format_are_embedded_and_searched(encoder, tmp_path, caplog, capsys):
+    model = ["--model", encoder.name, "--device", "cpu", "--precision", "fp32"]
+    texts = [f"Té: {SENTENCES[0]}", f": {SENTENCES[1]}", f": {SENTENCES[2]}", "U:"]
+    for name, options in files_of_titles(tmp_path):
+        file, index = str(tmp_path / name), str(tmp_path / "e.npy")
+        assert main(["embed", file, index, "--column", "{title}: {body}", *options, *model]) == 0
+        np.testing.assert_allclose(np.load(index), encoder.encode(texts), atol=1e-6)
+        assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == texts
+        capsys.readouterr()
+        queries = ["search", index, file, "--column", "query: {body}", *options, *model, "--top", "1"]
+        assert main(queries) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["query"] for row in found] == [*(f"query: {text}" for text in SENTENCES[:3]), ""]
+        assert all(row["text"] == texts[row["row"]] for row in found)
+    assert caplog.text.count("1 empty texts") == 3
+
+
+def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
+    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", "query: {text}", False)
+    prompted = encoder.encode(SENTENCES, prompt="query: {text}")
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), prompted, atol=1e-6)
+    np.testing.assert_allclose(prompted, encoder.encode([f"query: {text}" for text in SENTENCES]), atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[0], prompt="query: {text}"), prompted[0], atol=1e-6)
+    with pytest.raises(InputError, match=r'prompt is "query: "; expected \{text\} where the sentence stands'):
+        encoder.encode(SENTENCES, prompt="query: ")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
         ("t.txt", "\n \n", None, "no sentence"),
-        ("t.txt", "\u00e9\n", None, r"save the file as UTF-8$"),  # no advice to write a tasks file, here and below
+        ("t.txt", "\u00e9\n", None, r"save the file as UTF-8, or set encoding in the tasks file, or --encoding$"),
         ("t.csv", "body\nx\n", None, "--column"),
-        ("t.csv", "body;x\ny;z\n", "body", r'the only column is "body;x"$'),
-        ("t.csv", 'body\n"y\n', "body", r"quotes inside it to be doubled$"),
+        (
+            "t.csv",
+            "body;x\ny;z\n",
+            "body",
+            r'the only column is "body;x"; set separator in the tasks file, or --separator$',
+        ),
+        ("t.csv", 'body\n"y\n', "body", r"quotes inside it to be doubled \(or .* or --no-quotes\)$"),
+        ("t.csv", "body,title\nx,y\n", "{titel}: {body}", r"t.csv: no column titel; .*; did you mean title\?$"),
         ("t.jsonl", '{"body": "x"}\n{"body": 3}\n', "body", "t.jsonl:2: body is 3"),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
+from multitask.data.tables import Format
 from multitask.inference import mine as module
 from multitask.inference.embed_file import Index, embed_file
 from multitask.inference.hard_negatives import HardNegatives
@@ -122,7 +123,7 @@ def test_random_negatives_are_drawn_among_all_that_may_be_and_by_the_seed():
 def test_blocks_of_anchors_change_nothing(tmp_path, monkeypatch):
     pairs = list(zip(WORDS[:9], WORDS[9:18], strict=True))
     options = HardNegatives(ranks=(0, 6), negatives=2, sampling="random", relative_margin=None)
-    with index_of(Stub(), pairs, None, None, tmp_path / "new" / "o.csv") as corpus:
+    with index_of(Stub(), pairs, None, None, tmp_path / "new" / "o.csv", Format()) as corpus:
         assert sorted(corpus.texts()) == sorted(WORDS[:18])
         whole = negatives_of(Stub(), pairs, corpus, options)
         monkeypatch.setattr(module, "ANCHORS_PER_BLOCK", 2)
@@ -163,7 +164,7 @@ def test_sentence_transformers_mines_the_same(tmp_path, margin, share, negatives
     (tmp_path / "t.txt").write_text("\n".join(WORDS[8:]))
     options = HardNegatives(ranks=(0, 10), margin=margin, relative_margin=share, negatives=negatives)
     pairs = list(zip(anchors, positives, strict=True))
-    with index_of(Stub(), pairs, tmp_path / "t.txt", None, tmp_path / "o.csv") as corpus:
+    with index_of(Stub(), pairs, tmp_path / "t.txt", None, tmp_path / "o.csv", Format()) as corpus:
         rows = list(mined_rows(pairs, negatives_of(Stub(), pairs, corpus, options), corpus, "triplets"))
     assert rows == [(row["anchor"], row["positive"], row["negative"]) for row in theirs]
 
@@ -178,3 +179,11 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
     with pytest.raises(InputError, match="no pair"):
         read_pairs(str(tmp_path / "t.csv"), (), small_data)
     assert all(map(all, read_pairs("quora", (), small_data)))
+    (tmp_path / "t.csv").write_text("q;title;body\né;b;c\n;d;e\n", encoding="cp1252")
+    columns, written = ("query: {q}", "{title}. {body}"), Format(separator=";", encoding="cp1252")
+    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written) == [("query: é", "b. c")]
+    for column, corpus in ((None, ["A;B", "é"]), ("p: {A}", ["p: é"])):  # lines have no separator
+        text = "A;B\né;x\n" if column else "A;B\né\n"
+        (tmp_path / "lines.txt").write_text(text, encoding="cp1252")
+        with index_of(Stub(), [("a", "b")], tmp_path / "lines.txt", column, tmp_path / "o.csv", written) as index:
+            assert list(index.texts()) == corpus
