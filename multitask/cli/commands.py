@@ -270,19 +270,11 @@ class Export(_Model):
     pooling: Pooling = field(default="auto", kw_only=True)
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
     with. Not for transformers."""
-    output: Path | None = None
-    """Folder to write: a new or empty one, or an earlier export, which is replaced. Required without --push."""
-    to: Literal["transformers", "sentence-transformers", "onnx"] | None = None
+    output: Path = field(kw_only=True)
+    """Folder to write: a new or empty one, or an earlier export, which is replaced."""
+    to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
     """`transformers`: for AutoModel and AutoTokenizer; `sentence-transformers`: with pooling and a model card, for
-    SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime. Default:
-    transformers; with --push sentence-transformers, which AutoModel loads, too."""
-    push: str | None = None
-    """Repository of the Hugging Face hub to publish the export in, as OWNER/NAME; needs a token (HF_TOKEN, or `hf auth
-    login`)."""
-    private: bool = False
-    """Make a new repository private."""
-    dry_run: bool = False
-    """With --push, send nothing, but list the files that would be sent."""
+    SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime."""
     with_heads: bool = False
     """Export predictions of the tasks instead of embeddings. Only with --to onnx."""
     data: Path | None = None
@@ -295,22 +287,11 @@ class Export(_Model):
     normalize: bool = False
     """Scale every embedding to length 1. Not for transformers."""
 
-    @property
-    def form(self) -> str:
-        """What `to` stands for."""
-        return self.to or ("sentence-transformers" if self.push else "transformers")
-
     def __post_init__(self) -> None:
         if self.with_heads and self.to != "onnx":
-            raise InputError(f"--with-heads is for --to onnx, not for {self.form}, which has no such heads")
-        if self.form == "transformers" and (self.normalize or self.pooling != "auto"):
+            raise InputError(f"--with-heads is for --to onnx, not for {self.to}, which has no such heads")
+        if self.to == "transformers" and (self.normalize or self.pooling != "auto"):
             raise InputError("--pooling and --normalize are for sentence-transformers and onnx, not for transformers")
-        if self.push and self.form != "sentence-transformers":
-            raise InputError(f"--push is for --to sentence-transformers, which has a model card, not for {self.to}")
-        if (self.private or self.dry_run) and not self.push:
-            raise InputError("--private and --dry-run need --push")
-        if self.output is None and not self.push:
-            raise InputError("--output is missing")
         if self.with_heads and (self.normalize or self.pooling != "auto"):
             raise InputError("--pooling and --normalize are for embeddings; the tasks' heads have their own pooling")
         if (self.int8 or self.data or self.tasks_file) and not self.with_heads:
@@ -374,7 +355,6 @@ COMMANDS: tuple[Command | Group, ...] = (
     _command(
         *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
         *("relative_margin", "negatives", "sampling"),
-        extra="search",
     ),
     _command("probe", Probe),
     _command("export", Export),

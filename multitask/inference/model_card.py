@@ -24,13 +24,11 @@ RANDOM = "random weights"
 SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
 
-def model_card(
-    name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool, repository: str | None = None
-) -> str:
+def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
     """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
 
-    `name` and `revision` are those of the exported model: a run, a model folder, or a checkpoint. The card's example
-    loads the `repository` of the hub, or a folder. Of local folders, the card has only the last part of a model's name.
+    `name` and `revision` are those of the exported model: a run, a model folder, or a checkpoint. Of local folders, the
+    card has only the last part of a model's name.
     """
     folder = locate_model(name, revision)
     stages, roots = _chain(Path(name).resolve())
@@ -56,7 +54,6 @@ def model_card(
         front,
         template_path=str(Path(__file__).with_name("model_card.md.jinja")),
         title=title,
-        place=repository or "path/to/this/folder",
         roots=list(map(_public, roots)),
         stages=stages,
         scores=scores,

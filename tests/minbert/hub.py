@@ -1,6 +1,5 @@
-"""A local server that answers downloads and commits as the Hugging Face hub does."""
+"""A local server that answers downloads as the Hugging Face hub does."""
 
-import base64
 import contextlib
 import hashlib
 import http.server
@@ -23,9 +22,6 @@ class Hub(http.server.ThreadingHTTPServer):
         self.requested: list[str] = []
         self.sizes: dict[str, int] = {}  # that are claimed of files
         self.damaged: dict[str, bytes] = {}  # what is sent instead of the files' content
-        self.private: set[str] = set()  # repositories
-        self.commits: list[tuple[str, str]] = []  # repository and token
-        self.fails: dict[str, int | None] = {}  # the part of a path, and the status of the answer; None: no answer
 
 
 def checksum(file: str, content: bytes) -> str:
@@ -72,40 +68,6 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(content)
 
-    def do_POST(self) -> None:
-        """Makes a repository, says how files are sent, or takes a commit."""
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        for part, status in self.server.fails.items():
-            if part in self.path and status is None:
-                self.close_connection = True
-                return
-            if part in self.path:
-                self.answer_json({"error": "the fake hub refuses"}, status)
-                return
-        if self.path == "/api/validate-yaml":
-            self.answer_json({"errors": [], "warnings": []})
-            return
-        if self.path == "/api/repos/create":
-            asked = json.loads(content)
-            name = f"{asked['organization']}/{asked['name']}"
-            there = name in self.server.repositories
-            if not there:
-                self.server.repositories[name] = {"main": {}}
-                self.server.private |= {name} if "private" in (asked.get("visibility"), *asked) else set()
-            self.answer_json({"url": f"http://{self.headers['Host']}/{name}"}, 409 if there else 200)
-            return
-        name, kind = re.match("/api/models/(.+)/(preupload|commit)/main", self.path).groups()
-        if kind == "preupload":
-            files = [{"path": file["path"], "uploadMode": "regular"} for file in json.loads(content)["files"]]
-            self.answer_json({"files": [file | {"shouldIgnore": False} for file in files]})
-            return
-        lines = [json.loads(line) for line in content.splitlines()]
-        sent = {line["value"]["path"]: line["value"]["content"] for line in lines if line["key"] == "file"}
-        self.server.repositories[name]["main"] |= {path: base64.b64decode(text) for path, text in sent.items()}
-        self.server.commits.append((name, self.headers["Authorization"]))
-        url = f"http://{self.headers['Host']}/{name}/commit/{COMMIT['main']}"
-        self.answer_json({"success": True, "commitOid": COMMIT["main"], "commitUrl": url})
-
     def answer_json(self, value: object, status: int = 200) -> None:
         content = json.dumps(value).encode()
         self.send_response(status)
@@ -115,10 +77,10 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def answer_api(self) -> None:
-        """Whether a repository is private, the commit of a revision, or its files."""
+        """Whether there is a repository, the commit of a revision, or its files."""
         self.server.requested.append(self.path)
         if (name := self.path.removeprefix("/api/models/")) in self.server.repositories:
-            self.answer_json({"id": name, "private": name in self.server.private})
+            self.answer_json({"id": name})
             return
         if (found := re.match("/api/models/(.+)/(revision|tree)/([^?]+)", self.path)) is None:
             self.answer_json({"error": "no such repository"}, 404)

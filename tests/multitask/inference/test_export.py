@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
+from minbert.files import write_json
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
@@ -375,3 +377,24 @@ def test_int8_is_smaller_and_its_score_is_that_of_its_predictions(onnx, tiny_enc
     scores = [np.mean(found.argmax(axis=1) == dev.labels) for found in (fp32, int8)]
     assert rows[0].split() == ["sentiment", *(f"{score:.4f}" for score in scores), f"{scores[0] - scores[1]:+.4f}"]
     assert 0 < np.abs(int8 - fp32).max() < 0.1
+
+
+def test_no_file_of_an_export_names_folders_data_or_users(tiny_encoder, small_data, tmp_path):
+    home = tmp_path / "home" / "alice liddell" / "acme-secret"
+    start = Path(shutil.copytree(tiny_encoder, home / "models" / "start"))
+    local = {"name_or_path": str(start), "special_tokens_map_file": str(start / "special_tokens_map.json")}
+    write_json(start / "tokenizer_config.json", {"model_max_length": 64, **local})
+    data = Path(shutil.copytree(small_data, home / "customers-of-acme-secret"))
+    config = FinetuneConfig(tasks=("similarity",), epochs=1, train_limit=16)
+    run = finetune(str(start), data, config, RunOptions("cpu", "fp32", home / "runs")).folder
+    folder = tmp_path / "exported"
+    for moved in (run, Path(shutil.copytree(run, tmp_path / run.name))):  # its start weights are there, or not
+        if moved is not run:
+            shutil.rmtree(home)
+        command = ["export", "--model", str(moved), "--output", str(folder), "--to", "sentence-transformers"]
+        assert main(command) == 0
+        written = {path.name: path.read_bytes() for path in folder.rglob("*.*")}
+        assert json.loads(written["tokenizer_config.json"]) == {"model_max_length": 64}
+        for secret in ("alice", "liddell", "acme", "customers", str(tmp_path)):
+            for encoding in ("utf-8", "utf-32-le"):  # the second is numpy's
+                assert [name for name, content in written.items() if secret.encode(encoding) in content] == []
