@@ -9,8 +9,8 @@ means. An entry `[[claim]]` has `key`, `paper`, `section`, `text`, `criterion` (
     if = C                                  of these items, those for which C is shown
     unless = C                              of these items, those for which C is not shown; what C does not refute
                                             either can show the condition only
-    long_enough = L, can = "show"|"refute"  the trainings of these rows must be long enough to overfit; if one is not,
-                                            the condition can only be shown, or only be refuted
+    steps = n, can = "show"|"refute"        if trainings of the table have fewer steps, the condition can only be shown,
+                                            or only be refuted
     above = x | below = x, margin = y       the numbers of a leaf; see `evidence.Bound`
 
 The numbers of a leaf are contrasts of rows: `row` or a list of rows, `less` another row or list of rows (a list on
@@ -36,19 +36,16 @@ import numpy as np
 import pandas
 
 from minbert.errors import InputError
-from multitask.evaluation.statistics import LEVEL, POWER, Uncertain, Values
-from studies.report.evidence import Bound, Combined, Quantity, Statement, deciding
+from multitask.evaluation.statistics import LEVEL, POWER, Uncertain
+from studies.report.evidence import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 from studies.report.measures import MEASURES, SCORE, measured
-from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
 from studies.report.text import score, signed
 
-Status = Literal["reproduced", "not reproduced", "undecided", "not tested here", "theorem"]
+Status = Literal[Verdict, "not tested here", "theorem"]
 Condition = Mapping[str, Any]
 Numbers = Callable[[Condition], Mapping[str, Quantity] | None]
 """From a leaf of a condition to its numbers by name; None without results."""
-KEEPS = 0.01
-"""A training is long enough to overfit if it came within this of its highest score before its second half."""
 FORMS: Mapping[str, Callable[[float], str]] = {
     "signed": signed,
     "score": score,
@@ -134,22 +131,36 @@ def _words(value: Any) -> set[str]:
 
 
 def judge(
-    claims: Sequence[Claim], tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]
+    claims: Sequence[Claim], tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers], readings: int = 1
 ) -> pandas.DataFrame:
-    """Every claim with its verdict: the fields of `Claim` for readers, `status`, the `evidence` as text,
-    and the `number` of it that decides.
+    """Every claim with its verdict, corrected for the number of claims of its paper that are among these.
 
-    Tables that were not run are missing. `numbers` are further kinds of numbers, by the first key of their leaves.
+    Columns: the fields of `Claim` for readers, `status`, the `evidence` as text, the `number` of it that decides with
+    its 95% interval, and that interval `corrected`. Tables that were not run are missing. `numbers` are further kinds
+    of numbers, by the first key of their leaves. `readings`: how often verdicts have been read while seeds were added;
+    each is tested at 5% divided by it.
     """
     about = ["key", "paper", "section", "text", "criterion", "kind"]
-    lines = [(*(getattr(claim, name) for name in about), *_verdict(claim, tables, numbers)) for claim in claims]
-    return pandas.DataFrame(lines, columns=[*about, "status", "evidence", "number"])
+    found = [_found(claim, tables, numbers) for claim in claims]
+    at = {}
+    for paper in {claim.paper for claim in claims}:
+        of_paper = [one for claim, one in zip(claims, found, strict=True) if claim.paper == paper and one is not None]
+        statements = [statement for statement, _ in of_paper if statement is not None]
+        at[paper] = levels(statements, len(of_paper), LEVEL / readings)
+    lines = [
+        (*(getattr(claim, name) for name in about), *_decided(claim, one, at[claim.paper]))
+        for claim, one in zip(claims, found, strict=True)
+    ]
+    return pandas.DataFrame(lines, columns=[*about, "status", "evidence", "number", "corrected"])
 
 
-def _verdict(
+def _found(
     claim: Claim, tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]
-) -> tuple[Status, str, str]:
-    untested: Status = "theorem" if claim.kind == "theorem" else "not tested here"
+) -> tuple[Statement | None, str] | None:
+    """What results say of a claim, and the evidence as a text with {} for it. None without results.
+
+    If results cannot decide it, there is no statement, and the text says why.
+    """
     for place in claim.tables or ({},):
         results = tables.get(place.get("table", ""))
         if claim.tables and results is None:
@@ -160,31 +171,31 @@ def _verdict(
         try:
             if claim.only_if:
                 evaluator.require(claim.only_if)
-            statement = evaluator.statement(claim.condition)
+            return evaluator.statement(claim.condition), f"{called}{{}}{seeds}"
         except UntestedError as reason:
             if str(reason):
-                return untested, f"{called}{reason}{seeds}", ""
-            continue
-        status, evidence = decided(statement, theorem=claim.kind == "theorem")
-        return status, f"{called}{evidence}{seeds}", deciding(statement)
-    return untested, "", ""
+                return None, f"{called}{reason}{seeds}"
+    return None
 
 
-def decided(statement: Statement, theorem: bool = False) -> tuple[Status, str]:
-    """Reproduced if the statement is shown, not reproduced if its opposite is shown, otherwise undecided.
+def _decided(claim: Claim, found: tuple[Statement | None, str] | None, at: Levels) -> tuple[Status, str, str, str]:
+    """The status of a claim, its evidence, and the number that decides, with both intervals."""
+    statement, text = found or (None, "")
+    if statement is None or claim.kind == "theorem":  # results only illustrate a theorem
+        untested: Status = "theorem" if claim.kind == "theorem" else "not tested here"
+        return untested, text if statement is None else text.format(statement.text()), "", ""
+    status, evidence = decided(statement, at)
+    decider = statement.deciding(at.refute if status == "equivalent or opposite" else at.show, status)
+    number, corrected = (decider[0].text(), decider[0].interval(decider[1])) if decider else ("", "")
+    return status, text.format(evidence), number, corrected
 
-    Results illustrate a theorem only.
-    """
-    found = statement.text
-    if theorem:
-        return "theorem", found
-    if statement.shown():
-        return "reproduced", found
-    if statement.refuted():
-        return "not reproduced", found
-    _, least = statement.least()
+
+def decided(statement: Statement, at: Levels) -> tuple[Verdict, str]:
+    """The verdict on a statement, and the evidence: of an open one with what the results could have shown."""
+    status, found = verdict(statement, at), statement.text()
+    _, least = statement.least(at.show) if status == "open" else (0.0, "")
     power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
-    return "undecided", "; ".join(filter(None, (found, power)))
+    return status, "; ".join(filter(None, (found, power)))
 
 
 @dataclass(frozen=True)
@@ -208,11 +219,10 @@ class Evaluator:
 
     def statement(self, condition: Condition) -> Statement:
         """What a condition says of the results. Raises UntestedError if they cannot decide it."""
-        if "long_enough" in condition:
-            rest = _without(condition, "long_enough", "can")
-            found, short = self.statement(rest), self._short(condition["long_enough"])
-            why = f"trained too briefly to overfit: {short}"
-            return Combined([found], every=True, note=why, can=condition["can"]) if short else found
+        if "steps" in condition:
+            found, steps = self.statement(_without(condition, "steps", "can")), self._steps
+            why = f"trained for {steps:,} steps, the authors for {condition['steps']:,}"
+            return found if steps >= condition["steps"] else Combined([found], True, why, condition["can"])
         for name, every in (("for_every", True), ("for_some", False)):
             if name in condition:
                 parts, left_out = self._items(condition[name], _without(condition, name))
@@ -240,11 +250,11 @@ class Evaluator:
                 self.statement(_filled(condition[name], {"item": item})) if name in condition else None
                 for name in ("if", "unless")
             )
-            if (first and not first.shown(level)) or (other and other.shown(level)):
-                left_out.append((first or other).text)  # type: ignore[union-attr]  # one of them is there
+            if (first and first.holds_by(level) <= 0) or (other and other.holds_by(level) > 0):
+                left_out.append((first or other).text())  # type: ignore[union-attr]  # one of them is there
                 continue
             made = self.statement(_filled(rest, {"item": item}))
-            if other is not None and not other.refuted(level):
+            if other is not None and other.fails_by(level) <= 0:
                 made = Combined([made], every=True, note="not known whether it is needed", can="show")
             found.append(made)
         note = f"left out: {'; '.join(left_out)}" if left_out else ""
@@ -319,14 +329,11 @@ class Evaluator:
         runs = self._known.runs.get(row, ())
         return {run.seed: value for run in runs if (value := measure(run)) is not None}
 
-    def _short(self, rows: Sequence[str]) -> str:
-        """Labels of the rows whose trainings were too short to overfit."""
-
-        def settled(run: RunResult) -> bool:
-            return early(np.array([line["step"] for line in run.history]), np.array(run.curve(SCORE)))
-
-        runs = {row: [run for run in self._known.runs.get(row, ()) if run.curve(SCORE)] for row in rows}
-        return ", ".join(self._label(row) for row, of in runs.items() if not of or not all(map(settled, of)))
+    @property
+    def _steps(self) -> int:
+        """The steps of the shortest training of the table."""
+        trained = [run.history for runs in self._known.runs.values() for run in runs]
+        return min((history[-1]["step"] if history else 0 for history in trained), default=0)
 
     def _optima_differ(self, rows: Sequence[str], columns: Sequence[str], equal: float) -> Statement:
         """Two columns each score higher at their own best row than at the other's.
@@ -353,15 +360,6 @@ class Evaluator:
         as_good = [[Bound(a, g, equal, above=False) for (a, _, less), g in gains.items() if less == r] for r in rows]
         one_for_all = Combined([Combined(of, every=True) for of in as_good], every=False)
         return Combined(differ, every=False, opposite=one_for_all)
-
-
-def early(steps: Values, curve: Values) -> bool:
-    """Whether a training's scores at these steps came near to their highest within its first half.
-
-    Undefined scores, as of embeddings that are all the same, do not count.
-    """
-    near = steps[curve > np.nanmax(curve, initial=-np.inf) - KEEPS]
-    return len(near) > 0 and bool(near[0] <= steps[-1] / 2)
 
 
 def _list(value: Any) -> list[Any]:

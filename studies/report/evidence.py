@@ -1,16 +1,27 @@
-"""Statements that results show, refute, or leave open.
+"""Verdicts: what results say of a claim, decided by intervals that are corrected for the number of a paper's claims.
 
-A statement places a number above or below a bound. It is shown if the number's interval lies beyond the bound, and
-refuted if the interval shows the opposite. A statement that something is better has a margin: it is refuted if the
-difference is surely smaller than the margin, so that both count as equal. That is one of the two one-sided tests (TOST,
-Schuirmann 1987); the other one, that it is not worse either, does not matter for such a statement.
+A claim is a `Statement`. Its simplest form, a `Bound`, says that a number d is above a bound (here 0), and that a
+difference below a margin m does not matter. With the corrected interval [low, high] of d, the verdict is the first of
+these that is true (`verdict`):
 
-Of `Combined` statements all must hold, or at least one. If all must hold, each is tested at the full level (Berger
-1982), and the opposite, that some statement fails, at the level divided by their number. If one suffices, each is
-tested at the level divided by their number, and the opposite, that all fail, at the full level.
+    shown                                   low > m
+    shown, perhaps smaller than the margin  low > 0
+    equivalent or opposite                  high < 0 (opposite), or −m < low <= 0 and high < m (equivalent)
+    open                                    none of these: for example, the interval has 0 and values above m
+
+So every claim has exactly one. A statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must
+hold, or at least one. If all must hold, each is tested at the full level (Berger 1982), and the opposite, that some
+statement fails, at the level divided by their number. If one suffices, it is the other way round.
+
+**Correction** (`levels`). Results can say that a claim holds, and that it fails. These are the two tails of its
+interval, 2.5% each. Both are corrected over the paper's n claims (Holm 1979): intervals have the level 5% / n; if k
+claims are shown, the others are tested again at 5% / (n − k), until no more are shown. The same is done for claims that
+fail. Claims that are not above the margin stay in the count, because they could still be shown wrongly. Each tail has
+any false statement with a probability of at most 2.5%, however the claims depend on each other (Goeman and Solari
+2010), so a paper has a false verdict with at most 5%. `tests/studies/report/test_verdict_errors.py` simulates it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol, TypeAlias
@@ -18,6 +29,7 @@ from typing import Literal, Protocol, TypeAlias
 from multitask.evaluation.statistics import LEVEL
 from studies.report.text import signed
 
+Verdict = Literal["shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open"]
 SHOWN = 4
 """The most numbers of a combined statement that are told. Of more, the one that decides is told."""
 
@@ -45,46 +57,42 @@ class Bound:
     bound: float = 0.0
     above: bool = True
     margin: float = 0.0
-    """It is refuted if it surely does not reach the bound by so much, unless a small effect is shown."""
+    """Smaller differences from the bound do not matter."""
     form: Callable[[float], str] = signed
 
-    @property
     def text(self) -> str:
-        """What was found."""
-        return self._named(self.number.value, LEVEL)
+        """What was found, with its 95% interval."""
+        return f"{self._named(self.number.value)} {self.interval(LEVEL)}"
 
-    @property
-    def sure(self) -> float:
-        """By how much the interval lies beyond the bound; negative if it does not."""
-        return self._reach(LEVEL)[0]
-
-    @property
-    def open(self) -> float:
-        """By how much the interval's far end is short of refuting it; negative if it is refuted."""
-        low, high = self._reach(LEVEL)
-        return high - self.margin if low <= 0 else high
+    def interval(self, level: float) -> str:
+        """`[+0.001, +0.009]`."""
+        return f"[{', '.join(map(self.form, self.number.interval(level)))}]"
 
     def _reach(self, level: float) -> tuple[float, float]:
         """By how much the interval's near and far end are beyond the bound, in the direction that it must be."""
         low, high = self.number.interval(level)
         return (low - self.bound, high - self.bound) if self.above else (self.bound - high, self.bound - low)
 
-    def _named(self, value: float, level: float | None = None) -> str:
-        bounds = "" if level is None else f" [{', '.join(map(self.form, self.number.interval(level)))}]"
-        return f"{self.name} {self.form(value)}{bounds}".lstrip()
+    def _named(self, value: float) -> str:
+        return f"{self.name} {self.form(value)}".lstrip()
 
-    def shown(self, level: float = LEVEL) -> bool:
-        """Whether it holds."""
-        return self._reach(level)[0] > 0
+    def holds_by(self, level: float, beyond_margin: bool = False) -> float:
+        """By how much the interval is above the bound, or above the bound and its margin; not above 0 if it is not."""
+        return self._reach(level)[0] - (self.margin if beyond_margin else 0.0)
 
-    def refuted(self, level: float = LEVEL) -> bool:
-        """Whether its opposite holds."""
-        return self._reach(level)[1] < self.margin and not self.shown()
+    def fails_by(self, level: float) -> float:
+        """By how much the interval shows that the statement fails; not above 0 if it does not."""
+        low, high = self._reach(level)
+        return max(-high, min(low, -high) + self.margin if low <= 0 else -inf)
 
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
+    def least(self, level: float) -> tuple[float, str]:
         """The smallest effect that could have been shown: its distance from the bound, and its text."""
         distance = self.number.detectable(self.bound, level) - self.bound
         return distance, self._named(self.bound + distance if self.above else self.bound - distance)
+
+    def deciding(self, level: float, verdict: Verdict) -> tuple["Bound", float]:
+        """The number that decides, and the level of its interval."""
+        return self, level
 
 
 @dataclass(frozen=True)
@@ -99,63 +107,88 @@ class Combined:
     opposite: "Statement | None" = None
     """What refutes the statement, if that is about other numbers."""
 
-    def _levels(self, show: float, refute: float) -> tuple[float, float]:
-        """The levels at which each part is shown and refuted."""
-        count = max(len(self.parts), 1)
-        return (show, refute / count) if self.every else (show / count, refute)
+    def _part_level(self, level: float, show: bool) -> float:
+        """The level at which each part is tested."""
+        return level if show == self.every else level / max(len(self.parts), 1)
 
-    @property
     def text(self) -> str:
-        """What was found of each; of many, the one that decides."""
-        found = "; ".join(part.text for part in self.parts)
+        """What was found of each; of many, the least sure one, or if one suffices the surest."""
+        found = "; ".join(part.text() for part in self.parts)
         if len(self.parts) > SHOWN:
             which, choose = ("least", min) if self.every else ("most", max)
-            found = f"{which} sure of {len(self.parts)}: {choose(self.parts, key=lambda part: part.sure).text}"
+            surest = choose(self.parts, key=lambda part: part.holds_by(LEVEL))
+            found = f"{which} sure of {len(self.parts)}: {surest.text()}"
         return "; ".join(filter(None, (found, self.note)))
 
-    @property
-    def sure(self) -> float:
-        found = [part.sure for part in self.parts]
-        return min(found, default=inf) if self.every else max(found, default=-inf)
+    def holds_by(self, level: float, beyond_margin: bool = False) -> float:
+        """The least, or if one suffices the most, by which a part holds; not above 0 if the statement is not shown."""
+        found = [part.holds_by(self._part_level(level, show=True), beyond_margin) for part in self.parts]
+        return -inf if self.can == "refute" else min(found, default=inf) if self.every else max(found, default=-inf)
 
-    @property
-    def open(self) -> float:
-        found = [part.open for part in self.parts]
-        return min(found, default=inf) if self.every else max(found, default=-inf)
-
-    def shown(self, level: float = LEVEL) -> bool:
-        found = [part.shown(self._levels(level, level)[0]) for part in self.parts]
-        return self.can != "refute" and (all(found) if self.every else any(found))
-
-    def refuted(self, level: float = LEVEL) -> bool:
+    def fails_by(self, level: float) -> float:
+        """The most, or if one suffices the least, by which a part fails; not above 0 if the statement does not fail."""
         if self.opposite is not None:
-            return self.opposite.shown(level)
-        found = [part.refuted(self._levels(level, level)[1]) for part in self.parts]
-        return self.can != "show" and (any(found) if self.every else all(found))
+            return self.opposite.holds_by(level)
+        found = [part.fails_by(self._part_level(level, show=False)) for part in self.parts]
+        return -inf if self.can == "show" else max(found, default=-inf) if self.every else min(found, default=inf)
 
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
+    def least(self, level: float) -> tuple[float, str]:
         """Of the part that is hardest to show, of those that are not shown; or of the one that is easiest."""
         if self.can == "refute":
             return inf, ""
-        each, _ = self._levels(level, level)
-        found = [part.least(each) for part in self.parts if not (self.every and part.shown(each))]
+        each = self._part_level(level, show=True)
+        found = [part.least(each) for part in self.parts if not (self.every and part.holds_by(each) > 0)]
         choose, nothing = (max, (0.0, "")) if self.every else (min, (inf, "nothing"))
         return choose(found, key=lambda least: least[0], default=nothing)
+
+    def deciding(self, level: float, verdict: Verdict) -> tuple[Bound, float] | None:
+        """The number that decides, and the level of its interval.
+
+        If all parts must hold: the least sure one, or where the statement fails, the one that fails most surely. If one
+        suffices: the surest one if it is shown, otherwise the one that fails least surely. Of parts that have an
+        opposite of its own, the surest one.
+        """
+        fails = verdict == "equivalent or opposite"
+        by_failing = self.opposite is None and (fails if self.every else not verdict.startswith("shown"))
+        each = self._part_level(level, show=not by_failing)
+
+        def sure(part: "Statement") -> float:
+            return -part.fails_by(each) if by_failing else part.holds_by(each)
+
+        choose = min if self.every else max
+        return choose(self.parts, key=sure).deciding(each, verdict) if self.parts else None
 
 
 Statement: TypeAlias = Bound | Combined
 """What a claim says of results."""
 
 
-def deciding(statement: Statement) -> str:
-    """The number that decides, so that its interval fits the verdict.
+@dataclass(frozen=True)
+class Levels:
+    """The levels of the intervals that decide a paper's claims: whether they hold, and whether they fail."""
 
-    If all parts must hold: the least sure one, or where that is refuted, the one that is refuted most surely. If one
-    suffices: the surest one if it is shown, otherwise the one that is refuted least surely. Of parts that have an
-    opposite of its own, the surest one.
-    """
-    if isinstance(statement, Bound):
-        return statement.text
-    by_open = statement.refuted() if statement.every else not statement.shown() and statement.opposite is None
-    choose, parts = min if statement.every else max, statement.parts
-    return deciding(choose(parts, key=lambda part: part.open if by_open else part.sure)) if parts else ""
+    show: float = LEVEL
+    refute: float = LEVEL
+
+
+def levels(statements: Collection[Statement], tests: int | None = None, level: float = LEVEL) -> Levels:
+    """Corrected for the number of a paper's claims: of these, and others that results could not decide."""
+    tests = tests or len(statements)
+
+    def corrected(decided: Callable[[Statement, float], bool]) -> float:
+        count, found = -1, 0
+        while found > count:
+            count = found
+            found = sum(decided(statement, level / max(tests - count, 1)) for statement in statements)
+        return level / max(tests - count, 1)
+
+    return Levels(corrected(lambda of, at: of.holds_by(at, True) > 0), corrected(lambda of, at: of.fails_by(at) > 0))
+
+
+def verdict(statement: Statement, at: Levels = Levels()) -> Verdict:
+    """What results say of a statement."""
+    if statement.holds_by(at.show, beyond_margin=True) > 0:
+        return "shown"
+    if statement.holds_by(at.show) > 0:
+        return "shown, perhaps smaller than the margin"
+    return "equivalent or opposite" if statement.fails_by(at.refute) > 0 else "open"

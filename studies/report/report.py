@@ -23,7 +23,14 @@ from studies.report.text import difference, difference_table, latex_table, score
 from studies.results import TableScores
 from studies.study import all_studies
 
-MARKS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not tested here": "–", "theorem": "∎"}
+MARKS = {
+    "shown": "✓",
+    "shown, perhaps smaller than the margin": "(✓)",
+    "equivalent or opposite": "✗",
+    "open": "?",
+    "not tested here": "–",
+    "theorem": "∎",
+}
 SILENT = ("not tested here", "theorem")
 """Verdicts that need no results."""
 

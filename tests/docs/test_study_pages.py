@@ -92,7 +92,7 @@ def test_a_claim_s_row_gets_the_number_and_the_verdict(report: tuple[PresetResul
         f"# Page\n\n| Claim | Found | Verdict |\n|---|---|---|\n{row}\n| By hand. | 1 | ✓ |\n", all_verdicts(tmp_path)
     )
     assert text.endswith("| By hand. | 1 | ✓ |\n")
-    assert re.search(r"All fail\. \| InfoNCE less [\w ]+ \+0\.\d+ .* \| ✓ reproduced \|\n", text)
+    assert re.search(r"All fail\. \| InfoNCE less [\w ]+ \+0\.\d+ .* \| ✓ shown \|\n", text)
     with pytest.raises(InputError, match="no claim other"):
         with_verdicts(row.replace("plain", "other"), all_verdicts(tmp_path))
 

@@ -33,9 +33,9 @@ from tests.studies.synthetic import TABLES
 
 Shown = Literal["the claim", "its opposite", "neither"]
 STATUSES: dict[Shown, Status] = {
-    "the claim": "reproduced",
-    "its opposite": "not reproduced",
-    "neither": "undecided",
+    "the claim": "shown",
+    "its opposite": "equivalent or opposite",
+    "neither": "open",
 }
 QUIET, LOUD = 0.0005, 0.4
 """Standard deviations over seeds: of results that tell something, and of results that do not."""

@@ -41,7 +41,7 @@ def trained(runs: Path, *keys: str, seeds: int = 3, **how: Any) -> Verdicts:
 
 
 @pytest.mark.parametrize(
-    ("modified", "status"), [(0.9, "reproduced"), (0.3, "not reproduced"), (0.6, "not reproduced")]
+    ("modified", "status"), [(0.9, "shown"), (0.3, "equivalent or opposite"), (0.6, "equivalent or opposite")]
 )
 def test_only_losses_that_are_ineffective_must_become_effective(modified: float, status: str, tmp_path: Path) -> None:
     """MHS is as good as InfoNCE, and worse with components. At 0.6 the others are better, but not comparable."""
@@ -63,15 +63,17 @@ def test_a_loss_that_may_be_effective_already_does_not_refute_its_repair(tmp_pat
         return {"mhs": 0.885, MODIFIED["mhs"]: 0.5}.get(row.key, as_published(key, row, task))
 
     found, evidence = trained(tmp_path, "objectives-long", quality=quality)["modified-over-plain"]
-    assert (found, "not known whether it is needed" in evidence) == ("undecided", True)
+    assert (found, "not known whether it is needed" in evidence) == ("open", True)
 
 
 def test_scored_similarity_tasks_overrule_the_dev_set(tmp_path: Path) -> None:
     def quality(key: str, row: Row, task: str) -> float:
-        return 0.8 if key == "objectives-suites" else as_published(key, row, task)
+        if key == "objectives-suites":
+            return 0.5 if row.key == "infonce" else 0.8
+        return as_published(key, row, task)
 
     status, evidence = trained(tmp_path, "objectives", "objectives-suites", quality=quality)["plain"]
-    assert status == "not reproduced"  # on these tasks all losses are equally good
+    assert status == "equivalent or opposite"
     assert evidence.startswith("mean of the STS tasks: ")
 
 
@@ -82,16 +84,16 @@ def test_a_measure_of_training_needs_three_seeds(seeds: int, tmp_path: Path) -> 
     assert found["decoupled"][1].endswith("(one seed: intervals do not cover other seeds)") == (seeds == 1)
 
 
-def test_trainings_that_still_rise_do_not_show_that_nothing_overfits(tmp_path: Path) -> None:
+def test_trainings_shorter_than_the_authors_do_not_show_that_nothing_overfits(tmp_path: Path) -> None:
     tables = PresetResults.read(write_store(tmp_path, ["decoupled"]), "sample").finished_tables
-    long = verdicts(tables)
-    for run in (run for of in tables["decoupled"].runs.values() for run in of):
-        first, second, last = (line["dev"]["similarity"] for line in run.history)
-        first["pearson"], second["pearson"] = last["pearson"] - 0.1, last["pearson"] - 0.05
     short = verdicts(tables)
-    for key, settled in (("overfits", "not reproduced"), ("does-not-overfit", "reproduced")):
-        assert (long[key][0], short[key][0]) == (settled, "undecided")
-        assert "trained too briefly to overfit: " in short[key][1]
+    for run in (run for of in tables["decoupled"].runs.values() for run in of):
+        for line in run.history:
+            line["step"] *= 400
+    long = verdicts(tables)
+    for key, settled in (("overfits", "equivalent or opposite"), ("does-not-overfit", "shown")):
+        assert (long[key][0], short[key][0]) == (settled, "open")
+        assert "; trained for 24 steps, the authors for 7,800" in short[key][1]
     assert short["imitations-do-not-overfit"][0] == "not tested here"
 
 
@@ -111,7 +113,7 @@ def test_what_could_not_show_is_not_tested(statistic: str, value: float, claim: 
 
 @pytest.mark.parametrize(
     ("quality", "alignment", "status"),
-    [(0.5, 0.9, "not reproduced"), (0.9, 0.2, "not tested here")],
+    [(0.5, 0.9, "equivalent or opposite"), (0.9, 0.2, "not tested here")],
     ids=["the metric is worse too", "no score is lower"],
 )
 def test_metrics_hide_what_decoupled_losses_lose(quality: float, alignment: float, status: str, tmp_path: Path) -> None:

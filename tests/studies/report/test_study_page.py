@@ -54,7 +54,7 @@ def test_the_page_has_every_claim_and_stands_alone(results: PresetResults, repor
     assert sum(map(sum, beyond.values())) == (found.kind == "beyond the paper").sum() > 2
     assert not any(of[-1] for of in beyond.values())  # theorems are the papers' own
     assert markdown.count("*Beyond the paper.* ") == sum(map(sum, beyond.values()))
-    assert {"reproduced", "theorem"} < set(found.status)
+    assert {"shown", "theorem"} < set(found.status)
     assert "://" not in html
     assert "<script" not in html
     assert {reference for reference in page.references if reference[0] != "#" and reference[:5] != "data:"} == {

@@ -54,7 +54,7 @@ def verdicts(of: PresetResults, kind: str = "claim") -> dict[str, tuple[str, str
 
 def test_a_score_that_only_beats_chance_does_not_tell_what_is_harmful(tmp_path: Path) -> None:
     status, evidence = verdicts(results(tmp_path, better_than_random_only))["better-than-random"]
-    assert status == "not reproduced"
+    assert status == "equivalent or opposite"
     assert "less the whole −0.1" in evidence
 
 
@@ -63,7 +63,7 @@ def test_a_missing_row_leaves_claims_untested(share: float, claimed: PresetResul
     less = without_rows(claimed.tables[0], pruned(share, "score"))
     found = {key: status for key, (status, _) in verdicts(with_table(claimed, less)).items()}
     assert {found["similarity-rises"], found["transfer-rises"]} == {"not tested here"}
-    assert found["better-than-random"] == ("not tested here" if share == 0.05 else "reproduced")
+    assert found["better-than-random"] == ("not tested here" if share == 0.05 else "shown")
 
 
 def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,117 @@
+"""How often a paper's verdicts are false: simulated, in the table of docs/reference/verdicts.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from multitask.evaluation.statistics import LEVEL, SampledScores, contrast
+from studies.report.evidence import Bound, Levels, Quantity, Verdict, levels, verdict
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+
+SEEDS, DEVIATION, MARGIN = 7, 0.008, 0.01
+"""How a difference varies over seeds."""
+LOOKS = (2, 3, 4, 6, 7)
+EFFECTS = {"0": (0.0,), "+0.003": (0.003,), "+0.010": (0.01,), "half +0.050, half 0": (0.05, 0.0)}
+"""True differences of a paper's claims."""
+VERDICTS: tuple[Verdict, ...] = ("shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open")
+
+
+@cache
+def quantile(level: float, degrees: int) -> float:
+    return float(student.ppf(1 - level / 2, degrees))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean of differences, with the interval of the paired t test."""
+
+    value: float
+    error: float
+    degrees: int
+
+    def interval(self, level: float) -> tuple[float, float]:
+        half = self.error * quantile(level, self.degrees)
+        return self.value - half, self.value + half
+
+    def detectable(self, bound: float, level: float) -> float:
+        return bound
+
+
+def paired(differences: np.ndarray) -> Paired:
+    return Paired(differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences)), len(differences) - 1)
+
+
+def false(said: Verdict, number: Quantity, at: Levels, true: float) -> bool:
+    """Whether a verdict is wrong. That a claim fails is wrong of an opposite that is none, and from the margin on."""
+    if said == "shown":
+        return true <= MARGIN
+    if said == "shown, perhaps smaller than the margin":
+        return true <= 0
+    return said != "open" and true >= (0 if number.interval(at.refute)[1] < 0 else MARGIN)
+
+
+def of_paper(numbers: Sequence[Quantity], true: Sequence[float]) -> tuple[list[Verdict], bool]:
+    """The verdicts of a paper's claims, and whether one is false."""
+    claims = [Bound("", number, margin=MARGIN) for number in numbers]
+    at = levels(claims)
+    found = [verdict(claim, at) for claim in claims]
+    return found, any(false(said, number, at, of) for said, number, of in zip(found, numbers, true, strict=True))
+
+
+def row(name: str, claims: int, papers: int) -> tuple[str, float]:
+    """A line of the table, and the share of papers with a false verdict."""
+    draws, wrong = np.random.default_rng(0), 0
+    true = np.resize(EFFECTS[name], claims)
+    counts = dict.fromkeys(VERDICTS, 0)
+    for _ in range(papers):
+        differences = true[:, None] + DEVIATION * draws.normal(size=(claims, SEEDS))
+        found, any_false = of_paper([paired(of) for of in differences], list(true))
+        wrong += any_false
+        for said in found:
+            counts[said] += 1
+    shares = " | ".join(f"{counts[said] / papers / claims:.0%}" for said in VERDICTS)
+    return f"| {name} | {claims} | {shares} | {wrong / papers:.3f} |", wrong / papers
+
+
+@pytest.mark.parametrize("claims", [1, 39, 150])
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_paper_has_a_false_verdict_at_most_once_in_twenty(name: str, claims: int) -> None:
+    papers = 40_000 // claims if claims < 39 else 2000
+    line, error = row(name, claims, papers)
+    assert error < LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / papers)
+    assert line in (ROOT / "docs" / "reference" / "verdicts.md").read_text(encoding="utf-8").splitlines()
+
+
+def test_it_is_so_of_intervals_over_seeds_and_examples() -> None:
+    """Ten thousand draws suffice for the tails of 39 claims."""
+    draws, wrong, papers = np.random.default_rng(0), 0, 300
+    zero = SampledScores(range(SEEDS), np.zeros(SEEDS), np.zeros((10_000, SEEDS)))
+    for _ in range(papers):
+        numbers = []
+        for _ in range(39):
+            dev = 0.003 * draws.normal(size=10_001)  # the first one is the dev set that was seen
+            observed = dev[0] + DEVIATION * draws.normal(size=SEEDS)
+            row = SampledScores(range(SEEDS), observed, observed + dev[1:, None])
+            numbers.append(contrast([(1.0, row), (-1.0, zero)]))
+        wrong += of_paper(numbers, [0.0] * 39)[1]
+    assert wrong / papers < LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / papers)
+
+
+@pytest.mark.parametrize(("readings", "expected"), [(1, 0.154), (len(LOOKS), 0.035)])
+def test_reading_while_seeds_are_added_errs_more_often_unless_each_reading_is_corrected(
+    readings: int, expected: float
+) -> None:
+    """The share of claims without a difference of which some reading says that there is one."""
+    differences = np.random.default_rng(0).normal(size=(20_000, LOOKS[-1]))
+    wrong = np.zeros(len(differences), dtype=bool)
+    for seeds in LOOKS:
+        seen = differences[:, :seeds]
+        t = seen.mean(1) / (seen.std(1, ddof=1) / np.sqrt(seeds))
+        wrong |= abs(t) > quantile(LEVEL / readings, seeds - 1)
+    assert wrong.mean() == pytest.approx(expected, abs=0.005)
