@@ -42,23 +42,27 @@ def file_size(path: Path) -> int:
     return status.st_size
 
 
-def refuse_expansion(path: Path, size: int, stored: int | None = None, unsuspected: int = UNSUSPECTED) -> None:
-    """Raise InputError if content has far more bytes than what is stored of it, by default the whole file."""
+def refuse_expansion(
+    path: Path, size: int, stored: int | None = None, unsuspected: int = UNSUSPECTED, unit: str = "bytes"
+) -> None:
+    """Raise InputError if content has far more units than bytes are stored of it, by default the whole file."""
     if size > unsuspected and size > EXPANSION * (file_size(path) if stored is None else stored):
         raise InputError(
-            f"{path}: {size:,} bytes of content, more than {EXPANSION} times what the file stores for it; damaged, or "
-            "made to exhaust the memory"
+            f"{path}: {size:,} {unit} of content, more than {EXPANSION} times the bytes that the file stores for it; "
+            "damaged, or made to exhaust the memory"
         )
 
 
-def refuse_expanding_archive(path: Path) -> None:
-    """Raise InputError if the members of a zip file have far more bytes than the file. Other files pass."""
+def refuse_expanding_archive(path: Path, unsuspected: int = UNSUSPECTED) -> None:
+    """Raise InputError if members of a zip file have far more bytes than what is stored of them. Other files pass."""
     try:
         with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
+            members = archive.infolist()
     except (OSError, ValueError, NotImplementedError, *_OF_ARCHIVES):
         return  # whoever reads it says what is wrong
-    refuse_expansion(path, size)
+    refuse_expansion(path, sum(member.file_size for member in members), None, unsuspected)  # members may overlap
+    for member in members:
+        refuse_expansion(path, member.file_size, member.compress_size, unsuspected)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,8 +31,15 @@ def quote(value: object) -> str:
 
 def listed(names: Iterable[object], most: int = 20) -> str:
     """Names as error messages list them: the first ones, and how many there are besides."""
-    found = [plain(str(name)) for name in names]
-    return ", ".join(found[:most]) + (f" and {len(found) - most:,} more" if len(found) > most else "")
+    found = [*names]
+    return ", ".join(plain(str(name)) for name in found[:most]) + (
+        f" and {len(found) - most:,} more" if len(found) > most else ""
+    )
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that are there more than once."""
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def reason(error: Exception) -> str:

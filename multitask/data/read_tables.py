@@ -9,10 +9,12 @@ ends a Greek word).
 import csv
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,9 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.problems import OnProblem, checked, did_you_mean, listed, quote, reason, refuse
+from multitask.data.problems import OnProblem, checked, did_you_mean, listed, quote, reason, refuse, repeated
 from multitask.data.tables import SEPARATORS, Format, MissingSplitError, Row, Source, Table
-from multitask.data.text_lines import MOST_BYTES, text_lines
+from multitask.data.text_lines import MOST_BYTES, UNSUSPECTED, text_lines
 
 FRAME = "the data frame"
 ROWS_PER_BATCH = 8192
@@ -150,14 +152,20 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
 
 def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
+    check_names = json.JSONDecoder(object_pairs_hook=_refuse_repeated, parse_int=str).decode
+    size = 0
 
     def parsed() -> Iterator[tuple[int, Row]]:
+        nonlocal size
         for number, line in enumerate(text_lines(path, file_format.encoding), start=1):
+            size += len(line)
             if not line.strip():
                 continue
             try:
+                if re.search(r"(?<!\\)(\\\\)*\\u0000", line):
+                    raise ValueError("a text contains a NUL character")
                 value = from_json(line.strip())
-                json.loads(line, object_pairs_hook=_refuse_repeated, parse_int=str)
+                check_names(line)
             except ValueError as error:
                 on_problem(f"{path}:{number}: not JSON ({str(error).replace('line 1 column', 'character')})")
                 continue
@@ -167,7 +175,11 @@ def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table
                 on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
 
     rows = parsed()
-    first = list(islice(rows, ROWS_PER_BATCH))
+    first = []
+    for found in islice(rows, ROWS_PER_BATCH):
+        first.append(found)
+        if size > MOST_BYTES:  # objects may take fifty times the bytes of their lines
+            break
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
     columns = tuple(dict.fromkeys(column for _, row in first for column in row))
@@ -176,9 +188,9 @@ def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
     """Parsers drop one of two values of the same name without a word."""
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"an object has {quote(twice[0])} twice; expected each name once")
+    if len(dict(pairs)) < len(pairs):
+        twice = repeated(name for name, _ in pairs)[0]
+        raise ValueError(f"an object has {quote(twice)} twice; expected each name once")
 
 
 def _parquet(path: Path, *_: object) -> Table:
@@ -194,7 +206,7 @@ def _parquet(path: Path, *_: object) -> Table:
     def batches() -> Iterator[list[Row]]:
         size = 0
         with damage():
-            for batch in file.iter_batches(ROWS_PER_BATCH):
+            for batch in file.iter_batches(rows_per_batch):
                 size += sum(map(_bytes_of, batch.columns))
                 refuse_expansion(path, size)
                 yield batch.to_pylist()
@@ -203,6 +215,10 @@ def _parquet(path: Path, *_: object) -> Table:
         metadata = checked(path, pyarrow.parquet.read_metadata)
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         refuse_expansion(path, sum(group.total_byte_size for group in groups))
+        chunks = (group.column(index) for group in groups for index in range(group.num_columns))
+        values = sum(chunk.num_values for chunk in chunks)  # lists of nothing have elements, but no bytes
+        refuse_expansion(path, values, unsuspected=UNSUSPECTED, unit="values")
+        rows_per_batch = min(ROWS_PER_BATCH, max(1, UNSUSPECTED * metadata.num_rows // max(1, values)))
         texts = [
             column.path
             for column in metadata.schema
@@ -231,34 +247,61 @@ def _bytes_of(column: Any) -> int:
     return int(column.nbytes)
 
 
-def _spreadsheet(path: Path, file_format: Format, _: OnProblem) -> Table:
+def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     """A sheet of a workbook. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
-    checked(path, refuse_expanding_archive)
+    rows = _rows_of_sheet(path, file_format)
+    _, first = next(rows, (0, []))
+    if not first:
+        raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
+    header = tuple(name.strip() for name in first)
+
+    def by_column() -> Iterator[tuple[int, Row]]:
+        for number, row in rows:
+            if any(row[len(header) :]):
+                on_problem(f"{path}: row {number} has {len(row):,} cells; expected {len(header):,}, as in the header")
+            else:
+                yield number, dict(zip_longest(header, row[: len(header)], fillvalue=""))
+
+    return Table(str(path), header, by_column(), by_line=False)
+
+
+def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells, up to the last one with a value, of each row of a sheet that is not blank."""
+    import openpyxl
+
+    # Styles and the like become objects of a hundred times their bytes.
+    checked(path, partial(refuse_expanding_archive, unsuspected=UNSUSPECTED))
+    size = 0
     try:
-        with pandas.ExcelFile(path) as book:
-            name, names = file_format.sheet, list(map(str, book.sheet_names))
-            sheet = None
-            if name in (None, *names):
-                of_cells: Any = {"header": None, "dtype": object, "na_values": [""], "keep_default_na": False}
-                sheet = pandas.read_excel(book, sheet_name=name or 0, **of_cells)
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
+            sheets = {sheet.title: sheet for sheet in book.worksheets}
+            name = file_format.sheet or next(iter(sheets))
+            if name not in sheets:
+                there = f"there are {listed(map(quote, sheets))}"
+                raise InputError(f"{path}: no sheet {quote(name)}; {there}{did_you_mean(name, sheets)}")
+            sheet = sheets[name]
+            sheet.reset_dimensions()  # what it says of its size may be wrong
+            for number, row in enumerate(sheet.rows, start=1):
+                size += max(1, len(row))
+                refuse_expansion(path, size, unsuspected=UNSUSPECTED, unit="cells")
+                cells = ["" if cell.data_type == "e" else _written(cell.value, file_format.decimal) for cell in row]
+                while cells and not cells[-1]:
+                    cells.pop()
+                if cells and number > file_format.skip_rows:
+                    yield number, cells
+    except InputError:
+        raise
     except Exception as error:  # damaged workbooks raise many kinds
         raise _damaged(path, error) from None
-    if sheet is None:
-        there = f"there are {listed(map(quote, names))}"
-        raise InputError(f"{path}: no sheet {quote(name)}; {there}{did_you_mean(str(name), names)}")
-    # Cells that are numbers have no decimal mark of their own: they are written as the other cells are.
-    sheet = sheet.fillna("").map(
-        lambda cell: str(cell).replace(".", file_format.decimal) if isinstance(cell, float) else cell
-    )
-    cells = sheet.astype(str).to_numpy().tolist()[file_format.skip_rows :]
-    if not cells:
-        raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
-    header = tuple(name.strip() for name in cells[0])
-    numbered = enumerate(cells[1:], start=file_format.skip_rows + 2)
-    rows = ((number, dict(zip(header, row, strict=True))) for number, row in numbered if any(row))
-    return Table(str(path), header, rows, by_line=False)
+
+
+def _written(value: Any, decimal: str) -> str:
+    """A cell as text. Numbers have no decimal mark of their own: they are written as the other cells are."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
+    return "" if value is None else str(value)
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from minbert.errors import InputError
-from multitask.data.problems import LOGGER, checked, did_you_mean, listed, plain, quote, reason
+from multitask.data.problems import LOGGER, checked, did_you_mean, listed, plain, quote, reason, repeated
 from multitask.data.text_lines import suffixes
 from multitask.runs.run_hash import hash_of_file
 
@@ -26,6 +26,7 @@ TYPED = (".jsonl", ".jsonlines", ".parquet", ".xlsx", ".txt")
 """Formats other than delimited text."""
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
+MOST_COLUMNS = 100_000
 EXCHANGED = str.maketrans(",.", ".,")
 
 Row = dict[str, Any]
@@ -154,7 +155,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Table:
-    """An open table. Raises InputError if two of its columns have the same name: a row has one value of a name.
+    """An open table. Raises InputError for too many columns, and for two of one name: a row has one value of a name.
 
     Args:
         name: of the file or data set, for messages.
@@ -175,7 +176,9 @@ class Table:
     examples: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
-        if twice := [column for column in self.columns if column and self.columns.count(column) > 1]:
+        if len(self.columns) > MOST_COLUMNS:
+            raise InputError(f"{self.name}: {len(self.columns):,} columns; expected at most {MOST_COLUMNS:,}")
+        if twice := repeated(filter(None, self.columns)):
             raise InputError(f"{self.name}: column {plain(twice[0])} is there twice; rename one of them")
 
     def place(self, number: int) -> str:

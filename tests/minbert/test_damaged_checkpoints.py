@@ -98,6 +98,10 @@ def test_arrays_that_decompress_to_far_more_than_their_file_are_not_read(tmp_pat
     np.savez_compressed(tmp_path / "trained_on.npz", sentences=np.zeros(2**24, np.uint64))
     with pytest.raises(InputError, match=r"trained_on\.npz: 134,\d+,\d+ bytes of content, more than 100 times"):
         read_arrays(tmp_path / "trained_on.npz")
+    noise = np.random.default_rng(0).bytes(2**20)  # the file is large enough, but not what it stores of the zeros
+    np.savez_compressed(tmp_path / "trained_on.npz", sentences=np.zeros(2**23 + 1), noise=np.frombuffer(noise, "u1"))
+    with pytest.raises(InputError, match=r"trained_on\.npz: 67,\d+,\d+ bytes of content, more than 100 times"):
+        read_arrays(tmp_path / "trained_on.npz")
     np.savez_compressed(tmp_path / "trained_on.npz", sentences=np.zeros(1000, np.uint64))  # small ones may be uniform
     assert not read_arrays(tmp_path / "trained_on.npz")["sentences"].any()
 

@@ -174,13 +174,14 @@ def test_formats(tmp_path, name, content, file_format, rows):
 
 
 BAD_LINES = ["[1]", "{", '{"text": "\\ud800"}', "[" * 100_000, f'{{"label": {"9" * 5000}}}', '{"a": 1, "a": 2}']
+BAD_LINES += ['{"text": "\\u0000"}', '{"label": ["\\\\\\u0000"]}']
 
 
-@pytest.mark.parametrize("line", BAD_LINES, ids=range(6))
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(8))
 def test_a_bad_line_of_json_is_left_out_and_named(tmp_path, line):
-    path = write(tmp_path, '{"text": "\\ud83d\\ude00"}\n' + line + '\n{"text": "b"}\n', "x.jsonl")
+    path = write(tmp_path, '{"text": "\\ud83d\\ude00"}\n' + line + '\n{"text": "\\\\u0000"}\n', "x.jsonl")
     problems: list[str] = []
-    assert [row["text"] for _, row in rows_of(path, on_problem=problems.append)] == ["😀", "b"]
+    assert [row["text"] for _, row in rows_of(path, on_problem=problems.append)] == ["😀", "\\u0000"]
     assert len(problems) == 1
     assert problems[0].startswith(f"{path}:2: ")
 
@@ -284,6 +285,31 @@ def test_what_is_in_objects_has_names_with_dots(tmp_path):
             InputError, match=r"no column ticket.subjct; .*ticket.by.name.*; did you mean ticket.subject\?"
         ):
             table.require(["ticket.subjct"])
+
+
+def test_cells_that_a_small_workbook_claims_are_not_all_read(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(["text", "label"])
+    book.active.cell(2**16, 2**14, "far")
+    book.save(tmp_path / "x.xlsx")
+    with pytest.raises(InputError, match=r"x\.xlsx: row 65536 has 16,384 cells; expected 2, as in the header"):
+        rows_of(tmp_path / "x.xlsx")
+    for row in range(2, 200):
+        book.active.cell(row, 2**14, "far")
+    book.save(tmp_path / "x.xlsx")
+    with pytest.raises(InputError, match=r"x\.xlsx: 2,097,154 cells of content, more than 100 times"):
+        rows_of(tmp_path / "x.xlsx", on_problem=print)
+
+
+def test_lists_of_nothing_and_too_many_columns_are_refused(tmp_path):
+    nothing = pyarrow.array([[None] * 100_000] * 30, pyarrow.list_(pyarrow.null()))
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["a"] * 30, "labels": nothing}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet: 3,000,030 values of content"):
+        rows_of(tmp_path / "x.parquet")
+    names = [f"column {i}" for i in range(100_001)]
+    for name, content in {"x.csv": ",".join(names), "x.jsonl": json.dumps(dict.fromkeys(names))}.items():
+        with pytest.raises(InputError, match=f"{name}: 100,001 columns; expected at most 100,000"):
+            rows_of(write(tmp_path, content, name))
 
 
 def nested(text: str, rows: int) -> pyarrow.Table:
