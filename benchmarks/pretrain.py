@@ -1,10 +1,10 @@
-"""Contrastive pre-training: memory with and without gradient caching, speed, and each objective's share of a step.
+"""Contrastive pre-training: memory with and without gradient caching, and speed.
 
     python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024] [--steps 5]
 
 Memory is what one step, forward and backward on two views of N sentences, adds to the peak of a process of its own.
 Speed is that of 128 sentences, next to a tuned loop around transformers' model, which computes both views in one pass
-in bf16; both have the same loss without dropout. A probe of the gradient (`--probe-every`) adds its time to a step's.
+in bf16; both have the same loss without dropout.
 """
 
 import argparse
@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
-from benchmarks.measure import added_memory, alternate, in_new_process, machine, print_table
-from benchmarks.objectives import FORMS, make, step
+from benchmarks.measure import added_memory, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
@@ -126,17 +125,7 @@ def main() -> None:
     print_table(["sentences", "MiB added, whole batch", "MiB added, gradient caching"], memory_rows(options))
     found = measure(options.shape, options.data, SENTENCES, options.steps, "cpu")
     tuned, ours = (median(found[name]) for name in ("tuned", "ours"))
-    print(f"\n{SENTENCES} sentences, real tokens/s: tuned {tuned:,.0f}, ours {ours:,.0f} ({ours / tuned:.2f}x)\n")
-    problem = prepare(options.shape, options.data)
-    batches = {label: make(label, SENTENCES) for label in FORMS}
-    sides = {
-        "a step with infonce and a 2-layer projection": lambda _: one_step(problem, SENTENCES),
-        "a probe of its gradient": lambda _: problem.watch((Batch(SOURCE, np.arange(SENTENCES)),), 0),
-        **{label: lambda _, batch=batch: step(*batch) for label, batch in batches.items()},
-    }
-    taken = {name: 1000 * median(values) for name, values in alternate(sides, options.steps).items()}
-    whole, *_ = taken.values()
-    print_table(["", "ms", "share of a step"], ([name, f"{ms:.2f}", f"{ms / whole:.2%}"] for name, ms in taken.items()))
+    print(f"\n{SENTENCES} sentences, real tokens/s: tuned {tuned:,.0f}, ours {ours:,.0f} ({ours / tuned:.2f}x)")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ are few (three seeds have ten distinct resamples, with two thirds of the varianc
 s/√seeds · t. Here s² is their own variance over seeds, and t is drawn from Student's distribution: this alone is the
 paired t test (Student 1908). Nothing is borrowed from other rows, neither a pooled variance nor a prior for moderated
 ones (Smyth 2004), because a single row that varies more than the others would then make tests of the others err.
-`benchmarks/error_rates.py` simulates the error rates and the power of these tests.
+`tests/multitask/evaluation/test_statistics.py` simulates the error rates and the power of these tests.
 Rows without two common seeds are compared as independent ones (Welch 1947). Together with the resampled examples the
 shift makes a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part
 of both, so intervals tend to be too wide rather than too narrow. With one seed, the variance over seeds is unknown;
