@@ -13,8 +13,8 @@ from multitask.cli.options import POSITIONAL
 class Check:
     """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors.
 
-    In the table, `dropped` rows lack a label or a text and are left out; `repeated` rows have the texts of an earlier
-    row; tokens are the length of a text (median, 95th percentile, longest).
+    In the table, `dropped` rows lack a label or a text, or repeat others that a task drops; `repeated` rows have the
+    texts of an earlier row; tokens are the length of a text (median, 95th percentile, longest).
     """
 
     folder: Path | None = field(default=None, metadata=POSITIONAL)

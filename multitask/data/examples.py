@@ -23,9 +23,9 @@ class Examples:
         labels: fp32 [rows], or [rows, labels] of several labels a row; None when read without labels. A class is the
             number of its name.
         classes: names of the classes, in the order of their numbers; empty for other labels.
-        ids: one per row, unique; None if the file has no ids.
+        ids: one per row; None if the file has no ids.
         source: the file or data set.
-        dropped: number of rows left out because their label or a sentence is empty.
+        dropped: number of rows left out because their label or a sentence is empty, or because they repeat others.
         numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
         weights: of each row in the loss, fp32 [rows]; None: all equal.
     """

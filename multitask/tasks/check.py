@@ -33,7 +33,7 @@ class FileReport:
 
     name: str
     rows: int  # usable ones
-    dropped: int  # rows left out because a label or sentence is empty
+    dropped: int  # rows left out, see `Examples`
     repeated: int  # rows with the same sentences as an earlier row, as contamination records compare them
     tokens: list[int]  # per sentence: 50th percentile, 95th percentile and maximum
     cut: float  # share of the sentences that are longer than the maximal length

@@ -6,7 +6,7 @@ with a warning, because every row needs a prediction. Anything else that is wron
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -206,25 +206,32 @@ def examples_of(
     templates, rows = task.templates, list[list[str]]()
     numbers: list[int] = []
     labels: list[Any] = []
+    ids: list[str] = []
     weights: list[float] = []
     incomplete: list[int] = []
-    number_of_id: dict[str, int] = {}
+    repeated: list[int] = []
+    first = dict[Hashable, int]()  # the first row with an id, or with texts and a label
     for row_number, row in table.rows:
         try:
             texts = [made.text_of(row, table.format) for made in templates]
-            identifier = _id(value_of(row, task.id), number_of_id, table) if task.id else ""
+            identifier = _id(value_of(row, task.id)) if task.id else ""
             label = _label(task, row, table.format) if labelled else None
             usable = all(texts) and not (labelled and label is None)
-            if weight is not None and usable:
-                weights.append(_weight(weight, row, table.format))
+            keys: list[Hashable] = [identifier] if task.id and task.duplicates != "keep" else []
+            if labelled and usable and task.duplicates in ("drop", "error"):
+                keys.append((*texts, label))
+            repeats = _repeats(task, keys, first, table)
+            row_weight = _weight(weight, row, table.format) if weight is not None and usable else 1.0
         except ValueError as error:
             on_problem(f"{table.place(row_number)}: {error}")
             continue
-        if not usable:
-            incomplete.append(row_number)
-            if labelled:
+        if repeats or not usable:
+            (repeated if repeats else incomplete).append(row_number)
+            if repeats or labelled:
                 continue
-        number_of_id[identifier] = row_number
+        first |= dict.fromkeys(keys, row_number)
+        ids.append(identifier)
+        weights.append(row_weight)
         labels.append(label)
         rows.append(texts)
         numbers.append(row_number)
@@ -234,29 +241,38 @@ def examples_of(
         raise InputError(f"{table.name}: {weight} is 0 in every row; expected some weights above 0")
     action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
     table.warn(*action, incomplete)
+    table.warn("left out", "with the id, or the texts and label, of an earlier one", repeated)
     values, classes = task.encode_labels(labels) if labelled else (None, ())
     return Examples(
         sentences=tuple(map(list, zip(*rows, strict=True))),
         labels=values,
         classes=classes,
-        ids=list(number_of_id) if task.id else None,
+        ids=ids if task.id else None,
         source=source,
-        dropped=len(incomplete) if labelled else 0,
+        dropped=len(incomplete) * labelled + len(repeated),
         numbers=np.array(numbers),
         weights=None if weight is None else np.array(weights, np.float32),
     )
 
 
-def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
+def _id(value: Any) -> str:
     identifier = "" if value is None else str(value).strip()
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
-    if (earlier := number_of_id.get(identifier)) is not None:
-        where = f"{'on line' if table.by_line else 'in row'} {earlier}"
-        raise ValueError(f"id {quote(identifier)} is already {where}; expected each id once")
     if not identifier.isprintable() or "," in identifier:
         raise ValueError(f"id {quote(identifier)} has a comma or a control character; prediction files cannot hold it")
     return identifier
+
+
+def _repeats(task: Task, keys: Sequence[Hashable], first: Mapping[Hashable, int], table: Table) -> bool:
+    """Whether a row is left out since an earlier one has its id, or its texts and label. ValueError if none may."""
+    key = next((key for key in keys if key in first), None)
+    if key is None or task.duplicates == "drop":
+        return key is not None
+    where = f"already {'on line' if table.by_line else 'in row'} {first[key]}"
+    if isinstance(key, str):
+        raise ValueError(f'id {quote(key)} is {where}; expected each id once (or set duplicates = "drop")')
+    raise ValueError(f"its texts and label are {where}; expected each row once")
 
 
 def _weight(column: str, row: Row, file_format: Format) -> float:

@@ -50,6 +50,8 @@ class Task(Format, ABC):
         metric: the score that selects models and enters "overall".
         weight: factor of its loss; or the column that weighs each training row's loss.
         id: column of the rows' ids, if they have any.
+        duplicates: what becomes of a row with the id, or the texts and label, of an earlier one. None: rows may be
+            equal, ids may not.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """
@@ -66,6 +68,7 @@ class Task(Format, ABC):
     metric: Metric
     weight: Positive | Column = 1.0
     id: str | None = None
+    duplicates: Literal["drop", "keep", "error"] | None = None
     prediction_file: str | None = None
     prediction_column: str | None = None
 

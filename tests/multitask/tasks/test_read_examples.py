@@ -174,6 +174,35 @@ def test_texts_are_made_of_several_columns_and_words(tmp_path, caplog):
         topic(text="{t")
 
 
+REPEATED = [("1", "a", "x"), ("2", "a", "x"), ("1", "b", "x"), ("3", "a", "y"), ("4", " a ", "x"), ("5", "b", "")]
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "kept", "problems"),
+    [
+        (None, ["1", "2", "3", "4"], ['4: id "1" is already on line 2']),
+        ("keep", ["1", "2", "1", "3", "4"], []),
+        ("drop", ["1", "3"], []),
+        ("error", ["1", "3"], [f"{line}: its texts and label are already on line 2" for line in (3, 6)]),
+    ],
+)
+def test_rows_that_repeat_others_are_kept_left_out_or_refused(tmp_path, caplog, duplicates, kept, problems):
+    path = write(tmp_path, "i,q,c\n" + "".join(f"{','.join(row)}\n" for row in REPEATED))
+    declared = topic(id="i", **({} if duplicates is None else {"duplicates": duplicates}))
+    found: list[str] = []
+    examples = read(path, declared, on_problem=found.append)
+    assert examples.ids == kept
+    assert len(examples) == len(kept) == len(examples.gold)
+    expected = [*problems, '4: id "1" is already on line 2'] if duplicates == "error" else problems
+    assert sorted(problem.partition(";")[0] for problem in found) == sorted(f"{path}:{text}" for text in expected)
+    left_out = "left out 3 rows with the id, or the texts and label, of an earlier one (lines 3, 4, 6)"
+    assert (f"{path}: {left_out}" in caplog.messages) == (duplicates == "drop")
+    assert examples.dropped == (4 if duplicates == "drop" else 1)
+    # Every row of a file without labels needs a prediction, unless it has the id of another.
+    unlabelled = read(path, declared, labelled=False, on_problem=found.append)
+    assert unlabelled.ids == ["1", "2", *["1"] * (duplicates == "keep"), "3", "4", "5"]
+
+
 # Rows held out as a development set.
 
 
