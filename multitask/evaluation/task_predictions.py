@@ -61,10 +61,11 @@ def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
     if type(task) is not type(declared):
         raise declared.problem(f"kind is {declared.kind}; the model was trained for {task.kind}")
-    if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):
-        raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
     where = [field.name for field in fields(Task) if field.name not in OF_THE_MODEL]
-    where += ["aliases"] if isinstance(task, Labelled) else []
+    if isinstance(task, Labelled) and isinstance(declared, Labelled):
+        if declared.names not in ((), task.names):
+            raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
+        where += ["aliases", "labels"] if declared.labels else ["aliases"]  # which may be declared as numbers
     return replace(task, **{name: getattr(declared, name) for name in where})
 
 

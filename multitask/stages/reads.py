@@ -17,6 +17,8 @@ from multitask.tasks.task import Split, Task
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
 """The entries of inputs.json that have hashes of tasks' files, and the splits that these are."""
+READING = 2
+"""Raise it when some files give other rows or labels than before. None of the course's files has done so."""
 
 
 def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
@@ -29,6 +31,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
             "weight": task.weight,
             "splits": [_format(source) for source in (task.train, task.dev, task.test)],
             **({"held_out": task.dev_share} if task.dev is None else {}),  # no training rows
+            **({"reading": READING} if task.prediction_file is None else {}),
         }
         for task in tasks
     ]

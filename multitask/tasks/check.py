@@ -13,12 +13,14 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
+from multitask.data.invisible import spelled
 from multitask.data.problems import aligned, plain, quote
 from multitask.data.tables import Source
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
+from multitask.tasks.label_hints import label_hints
 from multitask.tasks.labelled import Labelled, rows_by_label
-from multitask.tasks.read_examples import label_hints, read_examples
+from multitask.tasks.read_examples import read_examples
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.task import Task
 
@@ -200,7 +202,8 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
         return {}
     if isinstance(task, Labelled):
         counts = rows_by_label(labels, len(examples.classes))
-        return dict(zip(map(plain, examples.classes), counts.tolist(), strict=True))
+        names = [plain(spelled(name) if "\\u" in spelled(name) else name) for name in examples.classes]
+        return dict(zip(names, counts.tolist(), strict=True))
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}

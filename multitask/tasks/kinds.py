@@ -23,7 +23,7 @@ from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
 from multitask.objectives.labelled_pairs import CoSENT
 from multitask.tasks.labelled import Labelled
-from multitask.tasks.labels import NUMBER, canonical, class_order, number, parts
+from multitask.tasks.labels import NUMBER, class_order, flag, label_name, number, parts
 from multitask.tasks.losses import distance_loss, focus, weighted_mean
 from multitask.tasks.metrics import (
     ORDINAL,
@@ -71,8 +71,12 @@ class Classification(Labelled):
     def with_cross_entropy(self) -> Self:
         return replace(super().with_cross_entropy(), ordinal_weight=0.0)
 
+    @property
+    def numeric(self) -> bool:
+        return self.ordinal or super().numeric
+
     def labels_from(self, row: Row) -> str | None:
-        name = canonical(row.get(self.label_columns[0]))
+        name = label_name(row.get(self.label_columns[0]))
         return None if name is None else sys.intern(self._label_of(name))  # one object a class, not one a row
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
@@ -150,7 +154,7 @@ class MultiLabel(Labelled):
         if not isinstance(self.label, str) and not self.labels:
             object.__setattr__(self, "labels", self.label)
         super().__post_init__()
-        if not isinstance(self.label, str) and self.labels != self.label:
+        if not isinstance(self.label, str) and self.names != self.label:
             raise InputError("labels are named by their columns; leave out either labels or the list of columns")
         if len(self.thresholds) not in (0, len(self.labels)):
             raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
@@ -159,12 +163,13 @@ class MultiLabel(Labelled):
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
             return None if found is None else tuple(dict.fromkeys(map(self._label_of, found)))
-        values = {column: (canonical(row.get(column)) or "").lower() for column in self.label}
-        if "" in values.values():
-            return None
-        if wrong := [column for column, value in values.items() if value not in ("0", "1", "false", "true")]:
-            raise ValueError(f"{wrong[0]} is {quote(row[wrong[0]])}; expected 0 or 1")
-        return tuple(column for column, value in values.items() if value in ("1", "true"))
+        applies = {}
+        for column in self.label:
+            try:
+                applies[column] = flag(row.get(column))
+            except ValueError as error:
+                raise ValueError(f"{column} is {quote(row[column])}; {error}") from None
+        return None if None in applies.values() else tuple(column for column, value in applies.items() if value)
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order({name for row in labels for name in row})
@@ -209,6 +214,10 @@ class Regression(Task):
         for name, bounds in (("range", self.range), ("learned_range", self.learned_range)):
             if bounds is not None and not bounds[0] < bounds[1]:
                 raise InputError(f"{name} is {list(bounds)}; expected two numbers, the lower one first")
+
+    @property
+    def numeric(self) -> bool:
+        return True
 
     @property
     def outputs(self) -> int:

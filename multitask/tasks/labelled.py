@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.data.examples import Examples
+from multitask.data.invisible import spelled
 from multitask.data.problems import listed, plain, quote
-from multitask.tasks.labels import canonical
+from multitask.tasks.labels import NUMBER, alike, label_name
 from multitask.tasks.task import AtLeastZero, Positive, Task
 
 MOST_CLASSES = 1000
@@ -31,7 +33,8 @@ class Labelled(Task):
     """A task whose labels have names.
 
     Args:
-        labels: the names in the order of the classes; empty until they are learned from the training rows.
+        labels: the names in the order of the classes; empty until they are learned from the training rows. Text is
+            read as it is written; a number also stands for text that is this number, such as 1 for `1.0`.
         class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
         focal: γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy.
         temperature: divides the outputs before they become probabilities.
@@ -46,12 +49,11 @@ class Labelled(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = tuple(map(canonical, self.labels))
+        names = self.names
         if None in names or len(set(names)) < len(names) or len(names) == 1:
             shown = listed(quote(label) for label in self.labels)
             raise InputError(f"labels are {shown}; expected two or more different names")
-        object.__setattr__(self, "labels", names)
-        aliases = {canonical(alias): canonical(label) for alias, label in self.aliases.items()}
+        aliases = {label_name(alias): label_name(label) for alias, label in self.aliases.items()}
         if None in aliases or None in aliases.values():
             raise InputError("aliases have an empty name; expected names of labels")
         object.__setattr__(self, "aliases", aliases)
@@ -64,7 +66,7 @@ class Labelled(Task):
     @property
     def names(self) -> tuple[str, ...]:
         """The labels' names in the order of the classes."""
-        return tuple(map(str, self.labels))
+        return tuple(map(label_name, self.labels))  # type: ignore[arg-type]  # none is blank
 
     @property
     def shown_names(self) -> dict[str, str]:
@@ -99,7 +101,7 @@ class Labelled(Task):
             several = training.gold.ndim == 2
             others = np.maximum(len(training) - counts, 1)
             weights = tuple((others / counts if several else len(training) / (len(names) * counts)).tolist())
-        return replace(self, labels=names, class_weights=weights)
+        return replace(self, labels=self.labels or names, class_weights=weights)
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         if self.log_odds:
@@ -128,11 +130,35 @@ class Labelled(Task):
         """The task with plain cross-entropy as its loss."""
         return replace(self, class_weights=None, focal=0.0)
 
-    def _label_of(self, name: str) -> str:
-        name = str(self.aliases.get(name, name))
-        if self.labels and name not in self.labels:
-            raise ValueError(f"expected one of {listed(self.names)}")
-        return name
+    def declaration(self, tuned: bool = True) -> dict[str, Any]:
+        found = super().declaration(tuned)
+        return {**found, "labels": list(self.names)} if self.labels else found
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self._numbers)
+
+    @cached_property
+    def _numbers(self) -> dict[float, str]:
+        """The names of labels that are declared as numbers."""
+        declared = zip(self.labels, self.names, strict=True)
+        return {float(label): name for label, name in declared if type(label) in (int, float)}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def _label_of(self, written: str) -> str:
+        """The label that a name in a file means."""
+        name = str(self.aliases.get(written, written))
+        if name in self._names or not self.labels:
+            return name
+        if NUMBER.fullmatch(name) and float(name) in self._numbers:
+            return self._numbers[float(name)]
+        near = [
+            f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}" for n in self.names if alike(n) == alike(name)
+        ]
+        raise ValueError(f"expected one of {listed(self.names)}{''.join(near[:1])}")
 
 
 def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64]:

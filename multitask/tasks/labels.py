@@ -3,34 +3,47 @@
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from multitask.data.invisible import REMOVED, is_blank
+
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-EXACT = 2.0**53
-"""From here on, different whole numbers may be the same float."""
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def canonical(value: Any) -> str | None:
-    """The name of a class: equal numbers have equal names (1, 1.0 and "1"); None if the value is blank.
+QUOTES = "\"'`´“”„‘’‚«»‹›"
+TRUTH = {"false": "0", "true": "1"}
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
-    Raises ValueError if it is neither text nor a number.
+
+def label_name(value: Any) -> str | None:
+    """The name of a class: text as it is written, without the white space around it; None if the value is blank.
+
+    A whole number that is not text has no decimal point: integers are often stored as floats, for missing cells.
+    Raises ValueError if the value is neither text nor a number.
     """
     if isinstance(value, str):
-        text = value.strip()
-        if NUMBER.fullmatch(text) and abs(float(text)) < EXACT:
-            return canonical(float(text))
-        return text or None
+        return None if is_blank(value) else value.strip()
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, int | float):
-        return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
-    raise ValueError("expected a name or a number")
+    if not isinstance(value, int | float):
+        raise ValueError("expected a name or a number")
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def flag(value: Any) -> bool | None:
+    """Whether a label applies, by 0 or 1, false or true; None if the value is blank. Raises ValueError otherwise."""
+    name = label_name(value)
+    if name is None:
+        return None
+    found = FLAGS.get(f"{float(name):g}" if NUMBER.fullmatch(name) else name.lower())
+    if found is None:
+        raise ValueError("expected 0 or 1")
+    return found
 
 
 def number(value: Any) -> float | None:
@@ -51,18 +64,29 @@ def parts(value: Any, separator: str) -> list[str] | None:
     """The labels in a list, in the text of a JSON list, or in a text with separators; None if the value is blank."""
     if isinstance(value, str):
         text = value.strip()
-        if not text:
+        if is_blank(text):
             return None
         try:
-            listed = json.loads(text) if text.startswith("[") else text.split(separator)
+            as_written: dict[str, Any] = {"parse_int": str, "parse_float": str}
+            listed = json.loads(text, **as_written) if text.startswith("[") else text.split(separator)
         except (ValueError, RecursionError):
             raise ValueError(f"expected names with {separator} between them, or a JSON list") from None
     elif value is None:
         return None
     else:
         listed = value if isinstance(value, list) else [value]
-    found = map(canonical, listed)
+    found = map(label_name, listed)
     return list(dict.fromkeys(name for name in found if name is not None))
+
+
+def alike(name: str) -> str | float:
+    """The same for names that people take for one: they differ in case, quotes, signs between words, what nobody sees,
+    how accents or widths are stored, or as numbers are written; `true` is 1.
+    """
+    text = REMOVED.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    text = unicodedata.normalize("NFC", text).strip().strip(QUOTES).strip()
+    text = re.sub(r"(?<=\w)[\s_‐‑–-]+(?=\w)", " ", TRUTH.get(text, text))
+    return float(text) if NUMBER.fullmatch(text) else text or name
 
 
 def class_order(names: Iterable[str]) -> tuple[str, ...]:

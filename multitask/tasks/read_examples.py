@@ -8,7 +8,6 @@ with a warning, because every row needs a prediction. Anything else that is wron
 import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,12 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, MissingSplitError, Row, Source, Table, value_of
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
-from multitask.tasks.labelled import MOST_CLASSES, Labelled, rows_by_label
+from multitask.tasks.label_hints import NO_VALUE, label_hints
 from multitask.tasks.labels import number
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
-RARE, ALIKE = 10, 0.85
-"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
-NO_VALUE = ("n/a", "na", "nan", "null", "-", "?")
-"""What people write where there is no label."""
 STRATUM = 10
 """Rows that a group needs. Numbers with fewer rows each on average form ten groups by size, rare sets of labels one."""
 
@@ -76,29 +71,6 @@ def load_training_rows(task: Task) -> tuple[Task, Examples]:
         logger.warning("%s%s", hints[0], more)
     task = task.learned(examples)
     return task, replace(examples, classes=())
-
-
-def label_hints(task: Task, examples: Examples) -> list[str]:
-    """Names of rare labels that may be misspelt, and those that say that there is none; not of declared labels.
-
-    None for more labels than a task can have, since they are compared with one another.
-    """
-    if not isinstance(task, Labelled) or task.labels or examples.labels is None or len(examples.classes) > MOST_CLASSES:
-        return []
-    counts = dict(zip(examples.classes, rows_by_label(examples.labels, len(examples.classes)).tolist(), strict=True))
-    hints = []
-    for name, count in counts.items():
-        rows = f"{examples.source}: {count} {'row has' if count == 1 else 'rows have'} the label {quote(name)}"
-        frequent = {other.casefold(): other for other in counts if counts[other] >= RARE * count}
-        if name.casefold() in NO_VALUE:
-            hints.append(f"{rows}; if it means that there is none, set missing = [{quote(name)}] in tasks.{task.name}")
-        elif meant := get_close_matches(name.casefold(), frequent, n=1, cutoff=ALIKE):
-            label = frequent[meant[0]]
-            hints.append(
-                f"{rows}, and {counts[label]:,} have {quote(label)}; if it is misspelt, correct it, or add aliases = "
-                f"{{ {quote(name)} = {quote(label)} }} to tasks.{task.name}; if not, declare labels"
-            )
-    return hints
 
 
 def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
@@ -285,8 +257,9 @@ def _weight(column: str, row: Row, file_format: Format) -> float:
 
 
 def _label(task: Task, row: Row, file_format: Format) -> Any:
+    read = file_format.label_field if task.numeric else file_format.field
     try:
-        return task.labels_from({c: file_format.label_field(value_of(row, c)) for c in task.label_columns})
+        return task.labels_from({column: read(value_of(row, column)) for column in task.label_columns})
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column

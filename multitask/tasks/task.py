@@ -119,6 +119,11 @@ class Task(Format, ABC):
         return (self.train.format or self.format).of_form(self.train.form)
 
     @property
+    @abstractmethod
+    def numeric(self) -> bool:
+        """Whether its labels are numbers, which may have a decimal mark of the file's own. All others are text."""
+
+    @property
     def loss_weight(self) -> float:
         """The factor of its loss."""
         return 1.0 if isinstance(self.weight, str) else self.weight

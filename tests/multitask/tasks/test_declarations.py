@@ -71,8 +71,9 @@ class_weights = "balanced"
         "dev": Source(str(tmp_path / "dev.parquet"), "valid"),
         "test": Source("/somewhere/test.csv"),
     }
+    assert topic.names == ("no", "1", "2", "0.5", "True")
     kept = {name: getattr(topic, name) for name in wrote.keys() - {"train", "dev", "test"}}
-    lists = {"text": ("premise", "hypothesis"), "labels": ("no", "1", "2", "0.5", "True")}
+    lists = {"text": ("premise", "hypothesis"), "labels": ("no", 1, 2.0, 0.5, True)}
     assert kept == {name: wrote[name] for name in kept} | lists | {"class_weights": (1, 2, 3.5, 4, 5)}
     reviews: Any = {"text": ("review",), "train": Source(str(tmp_path / "reviews.csv"))}
     assert stars == Regression(name="stars", label="stars", range=(1.0, 5.0), metric="rmse", **reviews)

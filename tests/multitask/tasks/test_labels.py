@@ -1,47 +1,55 @@
-"""Labels as files write them: one name for equal numbers, in an order that does not depend on the rows'."""
+"""Labels as files write them: a name for each way of writing, in an order that does not depend on the rows'."""
 
-import json
 import math
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.tasks.labels import canonical, class_order, number, parts
+from multitask.data.invisible import is_blank, spelled
+from multitask.tasks.labels import class_order, flag, label_name, number, parts
 
 
-@pytest.mark.parametrize(
-    "same", [(1, 1.0, "1", "1.0", " 1 ", "+1", "1e0", "01"), (0.5, "0.5", ".5", "0.50", "5e-1"), (0, -0.0, "-0")]
-)
-def test_equal_numbers_are_one_class(same):
-    assert len({canonical(value) for value in same}) == 1
+@given(st.text())
+def test_a_name_is_the_text_as_it_is_written(text):
+    name = label_name(f" {text}\t")
+    assert name is None if is_blank(text) else name == text.strip()
 
 
-@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
-def test_a_number_and_its_text_are_one_class(value):
-    if isinstance(value, int) or abs(value) < 2**53:
-        assert canonical(value) == canonical(str(value)) == canonical(json.loads(json.dumps(value)))
-
-
-@given(st.one_of(st.integers(), st.floats(), st.text(), st.booleans()))
-def test_a_name_is_its_own_name(value):
-    name = canonical(value)
-    assert name is None or canonical(name) == name
-
-
-@given(st.integers(), st.integers())
-def test_different_whole_numbers_are_different_classes(first, second):
-    assert (canonical(str(first)) == canonical(str(second))) == (first == second)
-
-
-def test_blank_and_other_values():
-    assert [read(value) for value in (None, "", "  ", math.nan) for read in (canonical, number)] == [None] * 8
-    assert [canonical(value) for value in (True, "True", "a b", "1_0", "nan", "٣", "1e999")] == [
-        *("True", "True", "a b", "1_0", "nan", "٣", "1e999"),
-    ]
+def test_a_number_that_is_not_text_has_no_point_if_it_is_whole():
+    values = (1, 1.0, -0.0, 2.5, 1e16, 10**20, True)
+    assert [*map(label_name, values)] == ["1", "1", "0", "2.5", "1" + 16 * "0", "1" + 20 * "0", "True"]
     for value in ([1], {"a": 1}, b"a"):
         with pytest.raises(ValueError, match="expected a name or a number"):
-            canonical(value)
+            label_name(value)
+
+
+def test_blank_values():
+    blank = (None, "", "  ", math.nan)
+    assert [read(value) for value in blank for read in (label_name, number, flag)] == [None] * 12
+    assert [read(value) for value in ("\u200b", " \ufeff\u2060 ") for read in (label_name, flag)] == [None] * 4
+
+
+def test_nobody_sees_a_format_character_but_for_those_that_have_a_shape():
+    """Of Unicode's format characters, signs of Arabic, Syriac and Kaithi numbers and of hieroglyphs are seen."""
+    formats = [chr(i) for i in range(0x110000) if unicodedata.category(chr(i)) == "Cf"]
+    seen = [c for c in formats if not is_blank(c)]
+    names = ("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN", "SHORTHAND")
+    assert [c for c in seen if not unicodedata.name(c).startswith(names)] == []
+    assert not any(map(is_blank, ("a", "\u200ba", "\u0301", "\U0001f600", "\ue000", "-")))
+    assert spelled('a\u200b"\\') == '"a\\u200b\\"\\\\"'
+    assert (spelled("cafe\u0301"), spelled("caf\xe9"), spelled("\U000e0020")) == (
+        *('"cafe\\u0301"', '"caf\xe9"', '"\\U000e0020"'),
+    )
+
+
+def test_flags():
+    yes, no = (1, 1.0, True, "1", "1.0", " TRUE "), (0, 0.0, False, "0", "0.00", "False")
+    assert [*map(flag, (*yes, *no))] == [True] * 6 + [False] * 6
+    for value in (2, "yes", "-1", 0.5):
+        with pytest.raises(ValueError, match="expected 0 or 1"):
+            flag(value)
 
 
 @given(st.integers(-(10**30), 10**30) | st.floats(-1e30, 1e30))
@@ -61,8 +69,9 @@ def test_what_is_no_finite_number_of_fp32_is_nan(value):
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ([["b", 1, "b", ""], '["b", 1.0, "b", null]', "b|1|b|", " b | 1 "], ["b", "1"]),
-        ([None, "", " "], None),
+        ([["b", 1.0, "b", ""], '["b", 1, "b", null]', "b|1|b|", " b | 1 "], ["b", "1"]),
+        (['[1.10, 1.1, "1.1"]', "1.10|1.1", ["1.10", 1.1]], ["1.10", "1.1"]),
+        ([None, "", " ", "\u200b"], None),
         ([[], "[]"], []),
         ([3], ["3"]),
     ],

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -20,6 +21,7 @@ from multitask.data.contamination import hash_sentences, normalised
 from multitask.data.examples import Examples
 from multitask.data.problems import refuse
 from multitask.data.tables import Source
+from multitask.evaluation.task_predictions import located
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.kinds import Classification, Regression
@@ -125,21 +127,49 @@ def test_several_tasks_may_read_one_file_and_a_blank_label_counts_for_its_task_o
     assert caplog.messages[0] == f"{path}: left out 2 rows without a label or a sentence (lines 2, 5)"
 
 
-def test_one_two_and_text_are_the_same_classes_in_every_format(tmp_path, caplog):
-    written = [1, 1.0, "1", " 1.00", 2, "two"]
-    csv_file = write(tmp_path, "q,c\n" + "".join(f"q{i},{value}\n" for i, value in enumerate(written)))
-    table = pyarrow.table({"q": [f"q{i}" for i in range(6)], "c": list(map(str, written)), "i": [7, 7, 0, 0, 0, 0]})
-    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r'x\.parquet: row 2: id "7" is already in row 1; expected each id once'):
-        read(tmp_path / "x.parquet", topic(id="i"))
+WRITTEN = ["1", "1.0", "0101", "101", "1.1", "1.10", "1E1", "10", " 1 "]
+
+
+def test_labels_are_the_text_that_is_written_in_every_format(tmp_path, caplog):
+    csv_file = write(tmp_path, "q,c\n" + "".join(f"q{i},{value}\n" for i, value in enumerate(WRITTEN)))
+    rows = {"q": [f"q{i}" for i in range(9)], "c": WRITTEN}
+    pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / "x.parquet")
+    json_path = json_file(tmp_path, [{"q": f"q{i}", "c": value} for i, value in enumerate(WRITTEN)])
+    for path in (csv_file, json_path, tmp_path / "x.parquet"):
+        for decimal in (".", ","):
+            examples = read(path, topic(decimal=decimal))
+            assert [examples.classes[int(label)] for label in examples.labels] == [text.strip() for text in WRITTEN]
     pyarrow.parquet.write_table(pyarrow.table({"q": ["x", ""], "c": ["a", "b"]}), tmp_path / "y.parquet")
     read(tmp_path / "y.parquet", topic())
     assert caplog.messages == [f"{tmp_path / 'y.parquet'}: left out 1 row without a label or a sentence (row 2)"]
-    json_path = json_file(tmp_path, [{"q": f"q{i}", "c": value} for i, value in enumerate(written)])
-    for path in (csv_file, json_path, tmp_path / "x.parquet"):
-        examples = read(path, topic())
-        assert examples.classes == ("1", "2", "two")
-        assert examples.labels.tolist() == [0, 0, 0, 0, 1, 2]
+    pyarrow.parquet.write_table(pyarrow.table({"q": ["x", "y"], "i": [7, 7], "c": ["a", "b"]}), tmp_path / "z.parquet")
+    with pytest.raises(InputError, match=r'z\.parquet: row 2: id "7" is already in row 1; expected each id once'):
+        read(tmp_path / "z.parquet", topic(id="i"))
+
+
+def test_numbers_that_are_not_text_have_no_point_if_they_are_whole(tmp_path):
+    """Columns of whole numbers with a missing cell are floats, as pandas writes them."""
+    frame = pandas.DataFrame({"q": ["a", "b", "c", "d"], "c": [1, 2, None, 1.5]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_json(json_path := tmp_path / "x.jsonl", orient="records", lines=True)
+    frame.to_csv(csv_path := tmp_path / "x.csv", index=False)
+    assert [read(path, topic()).classes for path in (tmp_path / "x.parquet", json_path)] == [("1", "1.5", "2")] * 2
+    assert read(csv_path, topic()).classes == ("1.0", "1.5", "2.0")  # there, they are text
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel"])
+def test_labels_declared_as_numbers_stand_for_text_that_is_this_number(tmp_path, kind):
+    path = write(tmp_path, "q,c\n" + "".join(f"q{value},{value}\n" for value in ("1", "1.0", "01", "2.50", "one")))
+    task = topic(kind, labels=[1, 2.5], aliases={"one": 1})
+    assert task.names == ("1", "2.5")
+    decided = read(path, task).labels
+    np.testing.assert_array_equal(decided if decided.ndim == 1 else decided.argmax(axis=1), [0, 0, 0, 1, 0])
+    with pytest.raises(InputError) as caught:
+        read(path, topic(kind, labels=["1", "2.5", "one"]))
+    assert str(caught.value) == f'{path}:3: c is "1.0"; expected one of 1, 2.5, one; or add aliases = {{ "1.0" = "1" }}'
+    stored = task_of("topic", task.declaration())
+    assert (stored.names, stored.declaration()) == (task.names, task.declaration())
+    assert read(path, located(stored, task)).labels.tolist() == decided.tolist()  # a saved model reads the same rows
 
 
 def test_what_only_parquet_has_is_the_text_that_csv_has(tmp_path):
