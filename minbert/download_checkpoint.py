@@ -1,7 +1,6 @@
 """Find a checkpoint's local folder by its name, and download it from the Hugging Face hub if needed."""
 
 import contextlib
-import difflib
 import errno
 import functools
 import hashlib
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import huggingface_hub  # imports its parts when they are used
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from minbert.files import FULL, sha256_of_file
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ def most_alike(folder: Path) -> str:
     if folder.parent == Path() and Path("runs", folder).is_dir():
         return f"; did you mean {Path('runs', folder)}?"
     beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
-    close = difflib.get_close_matches(folder.name, beside, 1)
-    return f"; did you mean {folder.parent / close[0]}?" if close else "; expected a run, a model folder or a hub id"
+    return did_you_mean(folder.name, beside, folder.parent) or "; expected a run, a model folder or a hub id"
 
 
 def weights_file(folder: Path) -> Path:

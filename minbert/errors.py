@@ -1,5 +1,13 @@
 """The exceptions for what is wrong outside of the program: the input, or the disk."""
 
+import os
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+
 
 class InputError(Exception):
     """Wrong input from outside: a file, a name, an option.
@@ -18,3 +26,17 @@ class DiskFullError(OSError):
 
     Whatever was complete before is complete still. The command line prints one line and exits with code 1.
     """
+
+
+def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str:
+    """The known name that is most alike, as the end of an error, with its folder; empty if none is alike."""
+    close = get_close_matches(name, known, 1)
+    return f"; did you mean {folder / close[0] if folder else close[0]}?" if close else ""
+
+
+def install_with(extra: str) -> str:
+    """How to install the optional packages of an extra, as the end of an error: in a checkout's .venv by its script."""
+    script = CHECKOUT / "scripts" / "environment.sh"
+    if script.is_file() and Path(sys.prefix).resolve() == (CHECKOUT / ".venv").resolve():
+        return f"install with: bash {os.path.relpath(script)} {extra}"
+    return f'install with: pip install "minbert-multitask[{extra}]"'

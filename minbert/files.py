@@ -14,10 +14,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minbert.errors import DiskFullError, InputError
+from minbert.errors import DiskFullError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ LARGEST_TEXT = 2**28
 EXPANSION, UNSUSPECTED = 100, 2**26
 """Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
 _OF_ARCHIVES = (zlib.error, zipfile.BadZipFile)
+MOST_NAMES = 1000  # of a folder, that are looked through for the one that was meant
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota without space."""
 
@@ -36,10 +38,21 @@ def file_size(path: Path) -> int:
     try:
         status = path.stat()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: no such file{_meant(path)}") from None
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: not a regular file but {'a folder' if path.is_dir() else 'a pipe or a device'}")
     return status.st_size
+
+
+def _meant(path: Path) -> str:
+    """Where a file or folder may be that is not at its path, as the end of an error: below, or in a similar folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return _meant(folder)
+    beside = list(islice(folder.iterdir(), MOST_NAMES))
+    if below := [at / path.name for at in beside if (at / path.name).exists()]:
+        return f"; did you mean {below[0]}?"
+    return did_you_mean(path.name, [at.name for at in beside if at.is_dir()], folder)
 
 
 def refuse_expansion(

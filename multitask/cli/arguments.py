@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from multitask.cli.command import Command
 from multitask.cli.options import Option
-from multitask.data.problems import did_you_mean, plain
+from multitask.data.problems import plain
 
 PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
 

@@ -35,6 +35,11 @@ class Command:
         return self.stage is not None and self.stage.distributed
 
     @property
+    def models(self) -> set[str]:
+        """Names of the options that name models, which may be `last`."""
+        return {"model", "compare", *(model.option for model in (self.stage.inputs if self.stage else ()))}
+
+    @property
     def help(self) -> str:
         """What it does."""
         return (self.options.__doc__ or "").strip()

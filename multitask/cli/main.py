@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean, install_with
 from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
@@ -22,7 +22,7 @@ from multitask.cli.options import build, named_as_given
 from multitask.cli.service_commands import SERVICE_COMMANDS
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.data.problems import did_you_mean, plain
+from multitask.data.problems import plain
 from multitask.runs.artefact import last_run, refuse_file_of_run
 from multitask.runtime.errors import Interrupted, TrainingError
 
@@ -131,8 +131,9 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         raise InputError(f"--data and --tasks-file cannot be given together; leave one out: {why}")
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
-    if model := changed.get("model"):
-        changed["model"] = _without_last(model, Path(changed.get("runs", "runs")))
+    for option in options:
+        if option.name in command.models and option.name in changed:
+            changed[option.name] = _without_last(option.flag, changed[option.name], Path(changed.get("runs", "runs")))
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
         built = build(command.options, options, defaults | changed)
@@ -145,20 +146,20 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     except ModuleNotFoundError as error:
         if not command.extra:
             raise
-        raise InputError(f'{prog} needs {error.name}; install with: pip install -e ".[{command.extra}]"') from None
+        raise InputError(f"{prog} needs {error.name}; {install_with(command.extra)}") from None
     except InputError as error:
         labels = {option.name: option.flag for option in options if command.is_flag(option)}
         labels |= {name: f"{file}: {name}" for name in settings.keys() - given.keys()}
         raise InputError(named_as_given(str(error), options, labels)) from None
 
 
-def _without_last(model: Any, runs: Path) -> Any:
+def _without_last(flag: str, model: Any, runs: Path) -> Any:
     """The name of a model, or of several, with the latest run in place of `last`."""
     if isinstance(model, list):
-        return [_without_last(name, runs) for name in model]
+        return [_without_last(flag, name, runs) for name in model]
     if model != LAST or Path(LAST).exists():
         return model
-    logger.info("--model %s: %s", LAST, found := last_run(runs))
+    logger.info("%s %s: %s", flag, LAST, found := last_run(runs))
     return str(found)
 
 

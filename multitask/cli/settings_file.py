@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from minbert.files import read_json, read_toml, write_text
 from minbert.settings import read_as
 from multitask.cli.options import Option
-from multitask.data.problems import did_you_mean, plain
+from multitask.data.problems import plain
 from multitask.runs.artefact import Weights, is_run
 from multitask.stages.registry import Stage
 

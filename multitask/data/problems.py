@@ -4,7 +4,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -61,11 +60,6 @@ def checked(path: Path, read: Callable[[Path], T]) -> T:
         return read(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that is most alike, as the end of an error; empty if none is alike."""
-    return f"; did you mean {plain(close[0])}?" if (close := get_close_matches(name, known, 1)) else ""
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:

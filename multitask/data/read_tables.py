@@ -23,9 +23,9 @@ import pyarrow.compute
 import pyarrow.parquet
 from pydantic_core import from_json
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.problems import OnProblem, checked, did_you_mean, listed, quote, reason, refuse, repeated
+from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse, repeated
 from multitask.data.tables import SEPARATORS, Format, MissingSplitError, Row, Source, Table
 from multitask.data.text_lines import MOST_BYTES, UNSUSPECTED, text_lines
 
@@ -250,7 +250,7 @@ def _bytes_of(column: Any) -> int:
 def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     """A sheet of a workbook. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
-        raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
+        raise InputError(f"{path}: needs openpyxl; save the sheet as csv, or {install_with('xlsx')}")
     rows = _rows_of_sheet(path, file_format)
     _, first = next(rows, (0, []))
     if not first:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from minbert.errors import InputError
-from multitask.data.problems import LOGGER, checked, did_you_mean, listed, plain, quote, reason, repeated
+from minbert.errors import InputError, did_you_mean, install_with
+from multitask.data.problems import LOGGER, checked, listed, plain, quote, reason, repeated
 from multitask.data.text_lines import suffixes
 from multitask.runs.run_hash import hash_of_file
 
@@ -132,9 +132,7 @@ class Source:
         try:
             import datasets
         except ImportError:
-            raise InputError(
-                f'{self}: needs the datasets library; install with: pip install -e ".[datasets]"'
-            ) from None
+            raise InputError(f"{self}: needs the datasets library; {install_with('datasets')}") from None
         name = self.file.removeprefix(HUB)
         owner, _, last = name.rpartition("/")
         try:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert.errors import InputError
+from minbert.errors import InputError, install_with
 from minbert.files import atomic_folder, read_json, write_json, write_text
 from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
@@ -157,7 +157,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
 def require(packages: Sequence[str]) -> None:
     """Raise InputError if packages of the extra `onnx` are not installed."""
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install -e ".[onnx]"')
+        raise InputError(f"--to onnx needs {' and '.join(missing)}; {install_with('onnx')}")
 
 
 @torch.no_grad()  # with gradients, attention on a processor is written in a form that fixes the batch size
@@ -191,7 +191,7 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
     try:
         from onnxruntime import InferenceSession
     except ImportError:
-        logger.warning("model.onnx was not checked, because ONNX Runtime is not installed: pip install onnxruntime")
+        logger.warning("model.onnx was not checked, because ONNX Runtime is not there; %s", install_with("onnx"))
         return
     session = InferenceSession(path)
     expected = encoder.encode(CHECKED, normalize=normalize)

@@ -1,6 +1,6 @@
 """Encoders of other architectures, which sentence-transformers computes, with the interface of `SentenceEncoder`.
 
-Needs `pip install -e ".[sentence-transformers]"`. Loads safetensors only and runs no code that comes with a model.
+Needs the extra `sentence-transformers`. Loads safetensors only and runs no code that comes with a model.
 """
 
 import sys
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
-from minbert.errors import InputError, OtherArchitectureError
+from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import reason as cause
 from multitask.data.texts import prompted
@@ -88,8 +88,8 @@ class SentenceTransformersEncoder:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise InputError(
-                f"{reason}: this model needs sentence-transformers, which is not installed; install it with: "
-                'pip install -e ".[sentence-transformers]"'
+                f"{reason}: this model needs sentence-transformers, which is not installed; "
+                f"{install_with('sentence-transformers')}"
             ) from None
         folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
         _refuse_pickles(folder)

@@ -91,13 +91,8 @@ def build_scheduler(config: ScheduledTraining, device: torch.device) -> Schedule
     """Build the scheduler that a configuration names, with its own parameters on the device.
 
     Raises:
-        InputError: an unknown name (the message lists the valid ones), a scheduler that does not fit the tasks, or a
-            scheduler whose packages are not installed.
+        InputError: a scheduler that does not fit the tasks, or whose packages are not installed.
     """
-    if config.scheduler == "fusion":
-        raise InputError("fusion is not a scheduler but a stage; run `multitask fuse` instead of `multitask finetune`")
-    if config.scheduler not in SCHEDULERS:
-        raise InputError(f'unknown scheduler "{config.scheduler}"; expected one of: {", ".join(sorted(SCHEDULERS))}')
     scheduler = SCHEDULERS[config.scheduler](config, device)
     if config.accumulate > 1 and not scheduler.accumulates:
         raise InputError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from minbert.errors import InputError
+from minbert.errors import InputError, install_with
 from multitask.runtime import distributed
 from multitask.schedulers.base import SCHEDULERS, Scheduler
 from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
@@ -207,8 +207,8 @@ def _build(name: str, config: ScheduledTraining, _device: torch.device) -> Aggre
         from torchjd import aggregation
 
         aggregator = getattr(aggregation, method.name)(**method.arguments(tasks, config.scheduling))
-    except ImportError as error:  # of a solver; it says what to install
-        raise InputError(f"scheduler {name}: {error}") from None
+    except ImportError:  # of a solver
+        raise InputError(f"scheduler {name} needs further packages; {install_with('aggregation')}") from None
     if name == "gradvac":  # creates its state, all zero, so that a saved state can be loaded
         aggregator(torch.zeros(tasks, 1, dtype=torch.float64))
     averaged = 1 / tasks

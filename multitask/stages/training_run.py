@@ -1,5 +1,6 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
-from minbert.errors import InputError
+from minbert.errors import InputError, install_with
 from minbert.files import atomic_folder
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
@@ -27,8 +28,14 @@ from multitask.runtime import distributed
 from multitask.runtime.device import seed_everything
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages.run_stage import OpenRun
+from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
 from multitask.training.trainable import Trainable
+
+logger = logging.getLogger("multitask")
+
+USUAL_RATES = {"learning_rate": 1e-3, "head_learning_rate": 1e-2}
+"""The largest ones that are usual for encoders and for heads."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +112,7 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise InputError(
-            "--tensorboard needs the package tensorboard; install it with: pip install tensorboard"
-        ) from None
+        raise InputError(f"--tensorboard needs the package tensorboard; {install_with('tensorboard')}") from None
     with SummaryWriter(str(folder / "tensorboard")) as writer:
 
         def log(step: int, record: dict[str, Any]) -> None:
@@ -129,6 +134,7 @@ def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch
     """
     if rank := distributed.rank():  # all ranks begin with the same weights, but each draws its own dropout
         seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
+    _warn_of_high_rates(config.optimizer)
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
@@ -144,6 +150,15 @@ def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch
         (begin.trained_on | trained_on(problem, run.artefact.history()[-1]["step"])).keep(run.folder)
 
     distributed.from_first(keep)
+
+
+def _warn_of_high_rates(config: OptimizerConfig) -> None:
+    """Warn of rates at which AdamW does not learn but destroys what the start weights know."""
+    for name, usual in USUAL_RATES.items():
+        if (rate := getattr(config, name)) is not None and rate >= 10 * usual:
+            logger.warning(
+                f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
+            )
 
 
 def summary(run: Artefact) -> str:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.data.problems import plain, quote
@@ -56,7 +56,7 @@ def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
     tasks = load_tasks(data)
     for name in names:
         if name not in tasks:
-            raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}')
+            raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}{did_you_mean(name, tasks)}')
     return {name: tasks[name] for name in names}
 
 

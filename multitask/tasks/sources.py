@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
+from minbert.files import file_size
 from multitask.data.examples import Examples, Rows, texts_of
 from multitask.data.problems import OnProblem, refuse
 from multitask.data.read_tables import open_table
@@ -77,13 +78,15 @@ def training_sentences(name: str, data: Path, limit: int | None = None, option: 
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
         if not path.exists():
-            raise InputError(f"{path}: no such file; {option} can name {', '.join(_sources_in(data))}")
+            if not (there := _sources_in(data)):
+                file_size(path)  # raises, and names another folder
+            raise InputError(f"{path}: no such file; {option} can name {', '.join(there)}")
         return read_texts(path, SENTENCES, limit).sentences[0]
     tasks = load_tasks(data)
     if name not in tasks:
         raise InputError(
             f'{option}: unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of '
-            f"{', '.join(tasks)}"
+            f"{', '.join(tasks)}{did_you_mean(name, ('unlabelled', *tasks))}"
         )
     return [text for column in load_rows(tasks[name], "train").sentences for text in column]
 
@@ -144,8 +147,11 @@ def read_paired_sentences(
     elif name in tasks or text_file(name, folder):
         found = Examples((training_sentences(name, data, train_limit, option),), None, (), None, name)
     else:
-        known = ", ".join(("unlabelled", *PAIRED, "quora", *tasks))
-        raise InputError(f'{option}: unknown source "{name}"; expected a text file\'s name (.txt) or one of {known}')
+        known = ("unlabelled", *PAIRED, "quora", *tasks)
+        raise InputError(
+            f'{option}: unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}'
+            f"{did_you_mean(name, known)}"
+        )
     return found.take(drawn_rows(len(found), train_limit)), None
 
 

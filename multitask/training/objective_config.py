@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from minbert.settings import settings
 from multitask import objectives  # which imports torch on first use
 from multitask.objectives.parameters import parameters, text_of
@@ -92,7 +92,9 @@ class ObjectiveConfig:
         try:
             return objectives.build_objective(self.name, **dict(self.parameters))
         except ValueError as error:
-            raise InputError(str(error)) from None
+            unknown = self.name not in objectives.OBJECTIVES
+            hint = did_you_mean(self.name, objectives.OBJECTIVES) if unknown else ""
+            raise InputError(f"{error}{hint}") from None
 
     def changed(self) -> dict[str, Value]:
         """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch."""

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from minbert.errors import InputError
+from minbert.errors import InputError, install_with
 from minbert.files import FULL
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import start
@@ -251,7 +251,7 @@ class Ray(Engine):
         try:
             import ray
         except ImportError:
-            raise InputError('--engine ray: Ray is not installed; install it with: pip install -e ".[ray]"') from None
+            raise InputError(f"--engine ray: Ray is not installed; {install_with('ray')}") from None
         self.ray: Any = ray
         self.runtime = start(options.device, options.precision)
         self.jobs: dict[Any, Job] = {}

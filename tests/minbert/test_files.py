@@ -16,9 +16,10 @@ import safetensors
 import torch
 
 import minbert
+from minbert import errors
 from minbert.checkpoint import write_tensors
-from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, atomic_folder, read_arrays, read_json, write_json, write_text
+from minbert.errors import DiskFullError, InputError, install_with
+from minbert.files import atomic_file, atomic_folder, file_size, read_arrays, read_json, write_json, write_text
 
 CONTEXTS = pytest.mark.parametrize("context", [atomic_file, atomic_folder])
 
@@ -208,3 +209,34 @@ def test_a_flipped_bit_of_arrays_is_one_line_or_changes_nothing(tmp_path):
         path.write_bytes(whole[: place // 8] + bytes([whole[place // 8] ^ 1 << place % 8]) + whole[place // 8 + 1 :])
         with suppress(InputError):
             assert read_arrays(path, "labels")["labels"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("named", "end"),
+    [
+        ("data/ids-sst-dev.csv", "; did you mean data/sample/ids-sst-dev.csv?"),
+        ("data/sample/ids-sts-dev.csv", ""),  # another file is not the one
+        ("dta/sample/ids-sst-dev.csv", "; did you mean data?"),
+        ("sample/ids-sst-dev.csv", "; did you mean data/sample?"),
+        ("elsewhere/other.txt", ""),
+    ],
+)
+def test_a_missing_file_is_answered_with_the_one_that_was_meant(named, end, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "sample").mkdir(parents=True)
+    (tmp_path / "data" / "sample" / "ids-sst-dev.csv").touch()
+    with pytest.raises(InputError) as error:
+        file_size(Path(named))
+    assert str(error.value) == f"{named}: no such file{end}"
+
+
+def test_an_extra_is_installed_by_the_script_in_the_environment_of_a_checkout_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(errors, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    assert install_with("serve") == 'install with: pip install "minbert-multitask[serve]"'
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "environment.sh").touch()
+    assert install_with("serve") == "install with: bash scripts/environment.sh serve"
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    assert install_with("serve") == 'install with: pip install "minbert-multitask[serve]"'

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from minbert.errors import InputError
+from minbert.errors import InputError, install_with
 
 MOST_POINTS = 400
 UMAP_NEIGHBOURS = 15  # its default
@@ -48,7 +48,7 @@ def _umap(count: int) -> Any:
     try:
         from umap import UMAP
     except ModuleNotFoundError:
-        raise InputError('UMAP needs umap-learn; install with: pip install -e ".[explore]"') from None
+        raise InputError(f"UMAP needs umap-learn; {install_with('explore')}") from None
     # A seed allows one thread only. The spectral start, the default, needs more than a handful of sentences.
     return UMAP(n_neighbors=min(UMAP_NEIGHBOURS, count - 1), init="pca", random_state=0, n_jobs=1)
 

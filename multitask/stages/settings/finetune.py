@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from minbert.errors import InputError
+from minbert.errors import InputError, did_you_mean
 from minbert.settings import Count, settings
 from multitask.models.config import HeadsConfig
 from multitask.schedulers.config import ScheduledTraining
@@ -48,6 +48,8 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
 
     def __post_init__(self) -> None:
+        if self.scheduler != "average":
+            self._check_scheduler()
         weights, count = self.task_weights, len(self.tasks)
         if weights is not None and count not in (0, len(weights)):
             raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
@@ -59,6 +61,16 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")
         if self.held_out is not None and self.untrained:
             raise InputError("held_out is for trained tasks; leave out untrained")
+
+    def _check_scheduler(self) -> None:
+        from multitask.schedulers import SCHEDULERS  # imports torch, for which `--help` must not wait
+
+        if self.scheduler == "fusion":
+            raise InputError("scheduler is fusion, which is a stage: run `multitask fuse`")
+        if self.scheduler not in SCHEDULERS:
+            known = sorted(SCHEDULERS)
+            hint = did_you_mean(self.scheduler, known)
+            raise InputError(f'scheduler is "{self.scheduler}"; expected one of: {", ".join(known)}{hint}')
 
 
 REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())

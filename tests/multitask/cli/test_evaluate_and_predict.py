@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import pearsonr
 
 from multitask.cli.main import main
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -262,6 +262,11 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
     with caplog.at_level("INFO"):
         assert call("evaluate", "--model", "last", "--output", "scores.json", *CPU) == 0
     assert f"--model last: runs/{trained.name}" in caplog.text
+    started: list[Weights] = []
+    found = Artefact(trained)
+    monkeypatch.setattr("multitask.cli.train.run_stage", lambda _, weights, *rest: started.extend(weights) or found)
+    assert call("pretrain", "--start", "last", "--runs", "runs") == 0
+    assert started == [Weights(f"runs/{trained.name}")]
 
 
 def test_a_file_where_a_folder_should_be(training, tmp_path, capsys):

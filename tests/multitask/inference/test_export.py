@@ -222,7 +222,7 @@ def test_an_export_without_its_record_is_not_left_behind(tiny_encoder, tmp_path,
 def test_without_onnx_the_error_says_how_to_get_it(tiny_encoder, tmp_path, monkeypatch, lacking):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else found(name) or sys)
-    with pytest.raises(InputError, match=rf'needs {lacking}; install with: pip install (-e )?"\.\[onnx\]"'):
+    with pytest.raises(InputError, match=f"needs {lacking}; install with: .*onnx"):
         export_onnx_with_heads(model_of(tiny_encoder), tmp_path / "out", NOTHING)
     assert not any(tmp_path.iterdir())
 

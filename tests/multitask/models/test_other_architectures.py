@@ -181,7 +181,7 @@ def test_without_sentence_transformers_the_error_says_why_and_how(distilled, tin
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     message = refusal(distilled)
     assert "model_type is 'distilbert'; this encoder computes 'bert' or 'roberta'" in message
-    assert message.endswith('install it with: pip install -e ".[sentence-transformers]"')
+    assert "which is not installed; install with: " in message
     assert isinstance(load_encoder(tiny_encoder, **EXACT), SentenceEncoder)
 
 

@@ -146,6 +146,7 @@ def test_a_training_that_ends_below_its_start_says_so(case, rate, said, run, cap
     lines = [record.getMessage() for record in caplog.records if "below its start" in record.getMessage()]
     assert len(lines) == said
     assert all(line.startswith("similarity ends below its start: ") for line in lines)
+    assert ("learning_rate is 1; usual are 0.001 and less, and training" in caplog.text) == said
 
 
 @pytest.mark.parametrize("case", CASES)
