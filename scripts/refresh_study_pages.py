@@ -1,6 +1,6 @@
 """Write what docs/studies/ has from docs/studies/results/: `python -m scripts.refresh_study_pages`.
 
-A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of `claims.toml`. Its last two cells
+A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of a `claims.py`. Its last two cells
 become the number that decides and the verdict, as the runs of results/runs/FILE.tar.xz have them, whose intervals cover
 other dev examples, or if they were not kept, the tables of results/FILE.parquet. The figures of all pages are drawn
 from the same files. results/claims.csv has all claims about these tables.
@@ -28,9 +28,10 @@ from studies.engine.table import OVERALL
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
-from studies.report.claims import Claim, judge, read_claims
+from studies.multitask_report.claims import EQUALITIES, ORDERINGS
+from studies.report.claims import Claim, judge
 from studies.report.figures import Interval, Picture, intervals, lines, standalone
-from studies.report.from_data import SeedsAlone, read_published
+from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
 from studies.report.report import MARKS
 from studies.report.sections import Section, as_intervals
@@ -94,9 +95,8 @@ def scores_of(table: TableResults) -> dict[tuple[str, int], dict[str, float]]:
 def claims() -> dict[str, Claim]:
     """The claims of all studies by key; `KEY/2` is the second one with a key."""
     found: dict[str, Claim] = {}
-    for study in all_studies():
-        for claim in read_claims(study.folder / "claims.toml"):
-            found[f"{claim.key}/2" if claim.key in found else claim.key] = claim
+    for claim in (claim for study in all_studies() for claim in study.claims):
+        found[f"{claim.key}/2" if claim.key in found else claim.key] = claim
     return found
 
 
@@ -118,16 +118,9 @@ def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
     found = []
     for name in sorted(path.stem for path in (pages / "results").glob("*.parquet")):
         tables = published(name, pages).finished_tables
-        keys, about, covers = [], [], []
-        for key, claim in claims().items():
-            known = next((tables[one["table"]] for one in claim.tables if one["table"] in tables), None)
-            if known is not None:
-                seeds_alone = isinstance(known.samples, SeedsAlone) or claim.measures_training
-                keys.append(key)
-                about.append(claim)
-                covers.append("seeds" if seeds_alone else "seeds and dev examples")
-        judged = judge(about, tables, {}, READINGS.get(name, 1))
-        found.append(judged.assign(file=name, key=keys, covers=covers))
+        about = {key: of for key, of in claims().items() if any(place.table in tables for place in of.places)}
+        judged = judge([*about.values()], tables, readings=READINGS.get(name, 1))
+        found.append(judged.assign(file=name, key=[*about]))
     columns = ["file", "key", "paper", "section", "text", "kind", "number", "corrected", "covers", "status"]
     return pandas.concat(found)[columns]
 
@@ -152,14 +145,10 @@ def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:
 
 def orderings() -> Picture:
     """The differences of Overall that the report publishes and that its claims name."""
-    of_report = (claim for claim in claims().values() if claim.paper == "report")
-    named = [(of.tables[0]["table"], of.condition) for of in of_report if of.tables[0]["column"] == OVERALL]
-    numbered = sorted(((int(key), condition) for key, condition in named if key.isdigit()), key=itemgetter(0))
-
+    named = [one for one in ORDERINGS if one.column == OVERALL] + [one for one in EQUALITIES if one.table.isdigit()]
     found = {}
-    for key, condition in numbered:
-        leaf = condition.get("every", [condition])[0]
-        of, row, less = table("multitask-report-small", str(key)), leaf["row"], leaf["less"]
+    for key, row, less in sorted(((int(one.table), one.first, one.second) for one in named), key=itemgetter(0)):
+        of = table("multitask-report-small", str(key))
         scores = {one.key: one.published.get(OVERALL, np.nan) for one in of.table.rows}
         both = (of.table.label(one).removesuffix(" (baseline)") for one in (row, less))
         difference = shown(of.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])

@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import studies
 from minbert.errors import InputError
@@ -16,7 +15,7 @@ if TYPE_CHECKING:  # the engine reads this module, and must not import what draw
 
     from studies.engine.experiments import Experiment
     from studies.engine.recipes import Recipes
-    from studies.report.claims import Numbers
+    from studies.report.claims import Claim
     from studies.report.preset_results import PresetResults
     from studies.report.sections import Section
 
@@ -41,23 +40,21 @@ class Paper:
 class Study:
     """The object `STUDY` of a folder's module `study`."""
 
-    folder: Path
-    """Its file `claims.toml` has the papers' claims, if it has any."""
     tables: "tuple[Callable[[Recipes], Experiment], ...]"
     papers: tuple[Paper, ...] = ()
     """The papers whose claims are checked."""
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
     """Of the page; None if results are missing."""
-    numbers: "Callable[[PresetResults], dict[str, Numbers]]" = lambda results: {}
-    """Further kinds of numbers that claims are about; see `claims.judge`."""
+    claims: "tuple[Claim, ...]" = ()
+    """What the papers claim, as functions of results."""
+    simulations: "Callable[[PresetResults], Any]" = lambda results: None
+    """What claims without tables are about; None if it is missing."""
 
     def judge(self, results: "PresetResults") -> "pandas.DataFrame":
         """The papers' claims with their verdicts, as `claims.judge` gives them."""
-        from studies.report.claims import judge, read_claims
+        from studies.report.claims import judge
 
-        file = self.folder / "claims.toml"
-        claims = read_claims(file) if file.is_file() else ()
-        return judge(claims, results.finished_tables, self.numbers(results))
+        return judge(self.claims, results.finished_tables, self.simulations(results))
 
 
 def studies_by_name() -> dict[str, Study]:

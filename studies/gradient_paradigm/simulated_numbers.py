@@ -1,9 +1,8 @@
 """The numbers that claims on simulations are about."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -66,24 +65,24 @@ def _maps(simulations: Simulations, called: str, reduced: Callable[[Array], floa
     }
 
 
-def _before(simulations: Simulations) -> dict[str, Quantity]:
+def least_before(simulations: Simulations) -> dict[str, Quantity]:
     """The least dissipation where the negatives are not farther than the positive, by loss."""
     nearer = simulations.negative_means <= simulations.positive_means[:, None]
     return _maps(simulations, "{}, before", lambda map_: map_[nearer].min())
 
 
-def _beyond(simulations: Simulations) -> dict[str, Quantity]:
+def least_at_last(simulations: Simulations) -> dict[str, Quantity]:
     """The highest of the rows' least dissipation, by loss."""
     return _maps(simulations, "{}, at last", lambda map_: map_.min(1).max())
 
 
-def _half(simulations: Simulations) -> dict[str, Quantity]:
+def gap_at_half(simulations: Simulations) -> dict[str, Quantity]:
     """The gap, in radians, at which InfoNCE's dissipation has fallen to half."""
     of = _maps(simulations, "{}", lambda map_: fall(map_, simulations, 0.5).max())
     return {"half at a gap of at most": of["InfoNCE"]}
 
 
-def _width(simulations: Simulations) -> dict[str, Quantity]:
+def gaps_of_the_fall(simulations: Simulations) -> dict[str, Quantity]:
     """Between which gaps, in radians, InfoNCE's dissipation falls from 0.9 to 0.1."""
     map_, error = simulations.dissipation["infonce"], simulations.dissipation_error["infonce"]
 
@@ -96,14 +95,14 @@ def _width(simulations: Simulations) -> dict[str, Quantity]:
     return {"from 0.9 to 0.1 within": Simulated(width)}
 
 
-def _hardest_weight(simulations: Simulations, temperature: float) -> dict[str, Quantity]:
+def hardest_weight(simulations: Simulations, temperature: float) -> dict[str, Quantity]:
     """The hardest negative's least mean weight over the mean angles of the negatives."""
     place = list(simulations.temperatures).index(temperature)
     row, error = simulations.weights[place], simulations.weights_error[place]
     return {"least weight": Simulated(lambda errors: float((row + errors * error).min()))}
 
 
-def _rising_weights(simulations: Simulations) -> dict[str, Quantity]:
+def rising_weights(simulations: Simulations) -> dict[str, Quantity]:
     """The share of comparisons in which the weight rises with the next lower temperature."""
     order = np.argsort(-simulations.temperatures)
     share = float((np.diff(simulations.weights[order], axis=0) > 0).mean())
@@ -116,7 +115,7 @@ def _acts(simulations: Simulations, loss: str) -> Array:
     return nearer & ~simulations.ratio_dissipated[loss]
 
 
-def _ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]:
+def ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]:
     """The share of the area with a ratio above 1, which the grid tells up to the squares that a border runs through."""
     inside, above = (
         np.stack([cells[:-1, :-1], cells[1:, :-1], cells[:-1, 1:], cells[1:, 1:]])  # corners of each square
@@ -127,32 +126,12 @@ def _ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]
     return {"share of the angles": Simulated(lambda sign: most if sign > 0 else least if sign < 0 else share)}
 
 
-def _median_ratio(simulations: Simulations, loss: str) -> dict[str, Quantity]:
+def median_ratio(simulations: Simulations, loss: str) -> dict[str, Quantity]:
     """The median ratio where a gradient remains and the positive is nearer."""
     median = float(np.median(simulations.ratio[loss][_acts(simulations, loss)]))
     return {"median": Simulated(lambda errors: median)}
 
 
-def _above_infonce(simulations: Simulations) -> dict[str, Quantity]:
+def above_infonce(simulations: Simulations) -> dict[str, Quantity]:
     """The share of random batches in which a loss with a margin is at least τ times InfoNCE, by loss."""
     return {f"{TRIPLETS[loss]}:": Rate(*map(int, counts)) for loss, counts in simulations.above_infonce.items()}
-
-
-NUMBERS: Mapping[str, Callable[..., Mapping[str, Quantity]]] = {
-    "dissipation while negatives are nearer": _before,
-    "least dissipation": _beyond,
-    "gap at half": _half,
-    "gaps from 0.9 to 0.1": _width,
-    "weight of the hardest negative": _hardest_weight,
-    "weight rises": _rising_weights,
-    "share with a ratio above 1": _ratio_above_one,
-    "median ratio": _median_ratio,
-    "share above InfoNCE": _above_infonce,
-}
-"""Numbers of simulations by their names in claims.toml."""
-
-
-def simulated(simulations: Simulations | None, leaf: Mapping[str, Any]) -> Mapping[str, Quantity] | None:
-    """The numbers of a leaf `{simulated = [NAME, ARGUMENT ...]}`."""
-    name, *arguments = leaf["simulated"]
-    return None if simulations is None else NUMBERS[name](simulations, *arguments)

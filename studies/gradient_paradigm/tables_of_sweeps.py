@@ -35,6 +35,12 @@ def component_row(parameter: str, value: float) -> str:
     return DEFAULT_ROW if value == DEFAULTS[parameter] else key_of({parameter: value})
 
 
+def swept(parameter: str) -> dict[float, str]:
+    """Keys of the gradient form's rows along one parameter, by its value in rising order."""
+    values = sorted((*VARIED[parameter], DEFAULTS[parameter]))
+    return {value: component_row(parameter, value) for value in values}
+
+
 def component_label(parameter: str, value: float) -> str:
     """`m 0.30`, `τ 0.05` or `r 1`."""
     return f"{SYMBOLS[parameter]} {value:.2f}" if parameter == "margin" else f"{SYMBOLS[parameter]} {value:.3g}"

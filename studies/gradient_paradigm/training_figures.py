@@ -5,7 +5,7 @@ from functools import partial
 
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
-from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS, MEANINGS, SYMBOLS, VARIED, component_row
+from studies.gradient_paradigm.tables_of_sweeps import MEANINGS, SYMBOLS, swept
 from studies.report.figures import Picture, lines, over_seeds
 from studies.report.measures import SCORE
 from studies.report.preset_results import PresetResults
@@ -48,12 +48,6 @@ def over_training(
     size = (4.2, 2.9) if len(panels) == 1 else (2.9, 2.4)
     svg = lines(drawn, "step", title, ylabel=ylabel, graded=graded, scale=("linear", scale), size=size)
     return Picture(svg, title, caption)
-
-
-def swept(parameter: str) -> dict[float, str]:
-    """Keys of the gradient form's rows along one parameter, by its value in rising order."""
-    values = sorted((*VARIED[parameter], DEFAULTS[parameter]))
-    return {value: component_row(parameter, value) for value in values}
 
 
 def component_sweeps(results: PresetResults) -> Section | None:

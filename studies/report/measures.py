@@ -1,4 +1,4 @@
-"""Measures of training by the names that conditions of claims have for them, and contrasts of such measures."""
+"""Measures of training that claims are about, and contrasts of such measures."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -53,11 +53,12 @@ def shrinks(statistic: str) -> Measure:
     return measure
 
 
-MEASURES: Mapping[str, Callable[..., Measure]] = {
-    "last": last,
-    "highest": highest,
-    "shrinks": shrinks,
-    "fall": lambda: lambda run: float(np.nanmax(curve) - curve[-1]) if len(curve := run.curve(SCORE)) > 1 else None,
-    "last score": lambda: lambda run: curve[-1] if (curve := run.curve(SCORE)) else None,
-}
-"""Measures of training by their names in conditions. A fall is the highest dev score less that at the end."""
+def fall(run: RunResult) -> float | None:
+    """The highest dev score less that at the end."""
+    curve = run.curve(SCORE)
+    return float(np.nanmax(curve) - curve[-1]) if len(curve) > 1 else None
+
+
+def last_score(run: RunResult) -> float | None:
+    """The dev score at the end."""
+    return curve[-1] if (curve := run.curve(SCORE)) else None

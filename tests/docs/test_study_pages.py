@@ -109,13 +109,13 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     assert (covers["modified-as-good"], covers["margin"]) == ("seeds and dev examples", "seeds")
     found = with_verdicts("| <!-- new modified-as-good --> Text. | old | old |", verdicts)
     with_examples, seeds_alone = (
-        judge([claims()["modified-as-good"]], of.finished_tables, {}).number.iloc[0]
+        judge([claims()["modified-as-good"]], of.finished_tables).number.iloc[0]
         for of in (runs, read_published(tmp_path / "results", "new"))
     )
     assert markdown_text(with_examples) in found
     assert markdown_text(seeds_alone) not in found
     other = with_verdicts("| <!-- new margin --> Text, of a table without runs. | old | old |", verdicts)
-    without_runs = judge([claims()["margin"]], read_published(tmp_path / "results", "new").finished_tables, {})
+    without_runs = judge([claims()["margin"]], read_published(tmp_path / "results", "new").finished_tables)
     assert markdown_text(without_runs.number.iloc[0]) in other
 
 

@@ -15,10 +15,9 @@ import pytest
 from studies.engine.experiments import GROUPS, STS
 from studies.engine.table import Row
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, TRIPLETS, Simulations
-from studies.gradient_paradigm.study import numbers_of
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.report import measures
-from studies.report.claims import Claim, Status, judge, read_claims
+from studies.report.claims import Claim, Status, judge
 from studies.report.table_results import TableResults
 from studies.sparse_cse.tables import WHOLE, pruned
 from studies.study import all_studies
@@ -43,9 +42,7 @@ ON_SUITES, GRADIENT, DECOUPLED, LONG = "objectives-suites", "gradient", "decoupl
 SHAPES, FEW = "shapes", "few-negatives"
 REPORTED = tuple(map(str, range(1, 11)))
 NORMS = ("alignment gradient", "uniformity gradient")
-CLAIMS: list[Claim] = [
-    claim for study in all_studies() if study.papers for claim in read_claims(study.folder / "claims.toml")
-]
+CLAIMS: list[Claim] = [claim for study in all_studies() if study.papers for claim in study.claims]
 
 
 @dataclass(frozen=True)
@@ -157,12 +154,11 @@ class Results:
 def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     """The verdicts on all claims by their keys and kinds."""
     results = Results(shown)
-    numbers = numbers_of(results.simulated())
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (results_in_memory, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
         keys = (*REPORTED, "batches", SHAPES, FEW, LONG, ON_SUITES, GRADIENT, DECOUPLED, "sparsity", "sparsity-own")
-        found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in keys}, numbers)
+        found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in keys}, results.simulated())
     return dict(zip(zip(found.key, found.kind, strict=True), found.status, strict=True))
 
 
@@ -177,6 +173,6 @@ def test_a_verdict_is_what_the_results_show(claim: Claim, shown: Shown) -> None:
 
 
 def test_without_results_nothing_is_tested() -> None:
-    found = judge(CLAIMS, {}, numbers_of(None))
+    found = judge(CLAIMS, {}, None)
     assert set(found.status[found.kind != "theorem"]) == {"not tested here"}
     assert not found.evidence.any()

@@ -1,24 +1,21 @@
 """Studies: a folder with a module `study` is found by itself, and what all studies share knows none of them."""
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import studies
-from minbert.errors import InputError
 from studies.engine.recipes import Recipes
-from studies.report.claims import judge, read_claims
+from studies.report.claims import judge
 from studies.study import all_experiments, all_studies
 from tests.conftest import ROOT
 
 PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
 NEW = """
-from pathlib import Path
-
 from studies.engine.experiments import experiment
 from studies.engine.table import Row
+from studies.report.claims import Claim, Place
 from studies.study import Paper, Study
 
 PAPER = Paper("new", "New paper", "arXiv 0000.00000", "A new paper")
@@ -26,21 +23,11 @@ PAPER = Paper("new", "New paper", "arXiv 0000.00000", "A new paper")
 def table(recipes):
     return experiment("new", "A new table", "", [(Row("row", "Row"), recipes.finetune(recipes.start))])
 
-STUDY = Study(Path(__file__).parent, (table,), (PAPER,))
-"""
+def better(results):
+    return results.above("row", bound=0.5)
 
-
-CLAIM = """
-[[claim]]
-key = "better"
-paper = "new"
-section = "section 1"
-text = "A {what} is better."
-criterion = "Its score is higher."
-tables = [{ table = "new" }]
-variants = [{ what = "row" }, { what = "table", key = "other", kind = "beyond the paper" }]
-row = "row"
-above = 0.5
+CLAIM = Claim("better", "new", "section 1", "A row is good.", "Its score is above half.", better, (Place("new"),))
+STUDY = Study((table,), (PAPER,), claims=(CLAIM,))
 """
 
 
@@ -55,18 +42,10 @@ def test_a_new_folder_is_a_new_study(recipes: Recipes, tmp_path: Path, monkeypat
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "study.py").write_text(NEW)
-    (folder / "claims.toml").write_text(CLAIM)
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
     study = all_studies()[-1]
     assert [paper.citation for paper in study.papers] == ["New paper (arXiv 0000.00000)"]
-    first, second = read_claims(study.folder / "claims.toml")
-    assert (first.text, second.text, second.key) == ("A row is better.", "A table is better.", "other")
-    assert first.condition == second.condition == {"row": "row", "above": 0.5}
-    (folder / "claims.toml").write_text(CLAIM.replace("section =", "chapter ="))
-    with pytest.raises(InputError, match=r"claims.toml: claim better: .*section"):
-        read_claims(study.folder / "claims.toml")
-    with pytest.raises(InputError, match=r"a claim's condition has abov; expected above, below, called, "):
-        judge([replace(first, tables=(), condition={"row": "row", "abov": 0.5})], {}, {})
+    assert list(judge(study.claims, {}).status) == ["not tested here"]
     assert [experiment.table.title for experiment in all_experiments(recipes) if experiment.table.key == "new"]
 
 

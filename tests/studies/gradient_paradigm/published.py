@@ -3,8 +3,7 @@
 from studies.engine.experiments import GROUPS, STS
 from studies.engine.table import Row
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
-from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS
-from studies.gradient_paradigm.training_figures import swept
+from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS, swept
 
 WITHOUT_DISSIPATION = ("align_uniform", "dcl")
 ENDS = {end for parameter in DEFAULTS for end in (min(swept(parameter).items())[1], max(swept(parameter).items())[1])}

@@ -10,9 +10,9 @@ import pytest
 
 from studies.engine.table import Row
 from studies.gradient_paradigm.simulated_numbers import fall
-from studies.gradient_paradigm.study import STUDY, numbers_of
+from studies.gradient_paradigm.study import STUDY
 from studies.gradient_paradigm.tables_of_losses import MODIFIED
-from studies.report.claims import judge, read_claims
+from studies.report.claims import judge
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from tests.studies.gradient_paradigm.published import (
@@ -23,13 +23,13 @@ from tests.studies.gradient_paradigm.published import (
 )
 from tests.studies.synthetic import write_store
 
-CLAIMS = read_claims(STUDY.folder / "claims.toml")
+CLAIMS = STUDY.claims
 Verdicts = Mapping[str, tuple[str, str]]
 """Status and evidence by the claims' keys."""
 
 
 def verdicts(tables: Mapping[str, TableResults]) -> Verdicts:
-    found = judge(CLAIMS, tables, numbers_of(None))
+    found = judge(CLAIMS, tables, None)
     return {one.key: (one.status, one.evidence) for one in found.itertuples()}
 
 

@@ -39,7 +39,7 @@ def test_the_command_prints_claims_and_draws_the_same_figures_every_time(runs, c
     assert main(["simulate", "--runs", str(runs), *OPTIONS]) == 0
     lines = capsys.readouterr().out.splitlines()
     statuses = [line.partition(":")[0] for line in lines if not line.startswith("  ")][:-4]
-    assert set(statuses) <= {"REPRODUCED", "NOT REPRODUCED", "UNDECIDED", "NOT TESTED HERE", "THEOREM"}
+    assert set(statuses) <= {"SHOWN", "EQUIVALENT OR OPPOSITE", "OPEN", "NOT TESTED HERE", "THEOREM"}
     assert len(statuses) == 7
     folder = Path(lines[-1])
     assert folder.parent == runs

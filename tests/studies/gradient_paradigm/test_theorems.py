@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from multitask.objectives import unit
 from multitask.objectives.closed_forms import RATIOS, Negatives
 from studies.gradient_paradigm.study import STUDY
-from studies.report.claims import read_claims
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -38,8 +37,6 @@ def ratio_of_met(first: float, second: float) -> None:
 CHECKS: dict[str, Callable[[], None]] = {"lower-temperature": lower_temperature, "ratio-met": ratio_of_met}
 
 
-@pytest.mark.parametrize(
-    "key", [claim.key for claim in read_claims(STUDY.folder / "claims.toml") if claim.kind == "theorem"]
-)
+@pytest.mark.parametrize("key", [claim.key for claim in STUDY.claims if claim.kind == "theorem"])
 def test_a_theorem_holds(key: str) -> None:
     CHECKS[key]()

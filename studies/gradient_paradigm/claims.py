@@ -1,0 +1,440 @@
+"""The claims of the two gradient papers, and what results must show.
+
+A claim of the kind "theorem" is proved and checked by tests. One of the kind "beyond the paper" is about a regime or a
+measure that the paper does not claim.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import log, radians
+from typing import Any
+
+from multitask.evaluation.statistics import LEVEL
+from studies.gradient_paradigm import simulated_numbers as simulated
+from studies.gradient_paradigm.simulation_outcomes import Simulations
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
+from studies.gradient_paradigm.tables_of_sweeps import ARCHITECTURES, DEFAULT_ROW, DEPTHS, component_row, swept
+from studies.report.claims import (
+    COMPARABLE,
+    MARGIN,
+    Claim,
+    Kind,
+    Place,
+    Results,
+    bounds,
+    every,
+    every_chosen,
+    in_degrees,
+    percent,
+    share,
+    some,
+)
+from studies.report.evidence import Statement
+from studies.report.measures import fall, highest, last, last_score, shrinks
+from studies.report.run_results import Place as Read
+
+INFONCE = "infonce"
+DECOUPLED = ("align_uniform", "dcl")
+IMITATIONS = ("dcl_positive", "met", "mat", "mpt")
+LARGEST_MARGIN = component_row("margin", 2.0)
+STEPS = 7800
+"""Of the authors' trainings."""
+HALF = 0.5
+PARADIGM = partial(Claim, paper="paradigm")
+INADEQUACY = partial(Claim, paper="inadequacy")
+
+# Decided by simulated angles.
+
+
+def falls_to_zero(of: Simulations) -> Statement:
+    """Dissipation is there while negatives are nearer, and is gone at last."""
+    nearer, at_last = simulated.least_before(of), simulated.least_at_last(of)
+    return every([bounds(nearer, 0.9), bounds(at_last, 0.01, above=False)])
+
+
+def quickly(of: Simulations) -> Statement:
+    """Half of the dissipation is gone at a moderate gap, and most of it soon after."""
+    half, width = simulated.gap_at_half(of), simulated.gaps_of_the_fall(of)
+    return every(bounds(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
+
+
+def simulated_claims() -> Iterator[Claim]:
+    """Claims about the parts of gradients."""
+    yield PARADIGM(
+        key="falls-to-zero",
+        section="section 3.1",
+        text="The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond "
+        "the positive.",
+        criterion="For each loss and mean angle of the positive, the term is above 0.9 while μ_neg <= μ_pos, and below "
+        "0.01 from some μ_neg <= π on.",
+        says=falls_to_zero,
+    )
+    yield INADEQUACY(
+        key="quickly",
+        section="section 1",
+        text="The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is "
+        "adequately further away than the positive, by a rather moderate threshold.",
+        criterion="InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within "
+        "30°.",
+        says=quickly,
+    )
+    yield PARADIGM(
+        key="lower-temperature",
+        section="section 3.1",
+        text="The lower the temperature, the more weight the hardest negative has.",
+        criterion="The largest weight of a softmax rises with every lower temperature: the logarithm of each other "
+        "weight relative to it is −(difference of cosines) / τ. So the failure signature “τ is too low (hardest "
+        "negatives not dominant)”, which a summary of the paper names, is the wrong way round: the hardest negative is "
+        "not dominant if τ is too high.",
+        kind="theorem",
+        says=lambda of: bounds(simulated.rising_weights(of), 0, form=percent),
+    )
+    yield PARADIGM(
+        key="dominates",
+        section="section 3.1",
+        text="The weight term puts the hardest negative in a dominant position (simulated angles).",
+        criterion="At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the "
+        "negatives. Half is our threshold: the paper names none.",
+        says=lambda of: bounds(simulated.hardest_weight(of, 0.05), HALF),
+    )
+    yield PARADIGM(
+        key="ratio-arccon",
+        section="section 3.1, figure of the ratio",
+        text="Where a gradient remains, the ratio of ArcCon is above 1, the ratio of InfoNCE and MPT.",
+        criterion="Of the angles with the positive nearer than the negatives and a gradient that is not dissipated, "
+        "the ratio is above 1 for more than 90%. The share is known up to the grid's squares through which a border "
+        "runs.",
+        says=lambda of: bounds(simulated.ratio_above_one(of, "arccon"), 0.9, form=percent),
+    )
+    yield PARADIGM(
+        key="ratio-met",
+        section="section 3.1, figure of the ratio",
+        text="Where the positive is nearer than the negatives, the ratio of MET is above 1, the ratio of InfoNCE and "
+        "MPT.",
+        criterion="By definition: the ratio is the distance to the hardest negative divided by the distance to the "
+        "positive.",
+        kind="theorem",
+        says=lambda of: bounds(simulated.median_ratio(of, "met"), 0),
+    )
+    yield INADEQUACY(
+        key="bound",
+        section="section 1",
+        text="The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard "
+        "contrastive loss.",
+        criterion="Without constants: with the papers' margins the loss is at least τ times InfoNCE, in at least 95% "
+        "of the random configurations.",
+        says=lambda of: bounds(simulated.above_infonce(of), 0.95, form=percent),
+    )
+
+
+# Decided by trained models.
+
+SUITES_OR_DEV = (
+    Place("objectives-suites", "STS", "mean of the STS tasks"),
+    Place("objectives", called="dev set"),
+)
+LONG_OR_SHORT = (Place("decoupled-long", called="10 epochs"), Place("decoupled", called="3 epochs"))
+LONGEST = "Read from 10 epochs if they were run with three seeds, otherwise from 3."
+READ: dict[Read, tuple[str, str, Kind]] = {
+    "held-out sentences": (
+        "",
+        "Read on held-out sentences without the projection, as in the paper's statistics.",
+        "claim",
+    ),
+    "training batches": (
+        "-in-batches",
+        "Read on the projected embeddings of the training batches.",
+        "beyond the paper",
+    ),
+}
+"""Where a statistic is read: what a claim's key ends with, a sentence, and the claim's kind."""
+
+
+def from_scratch(results: Results) -> Statement:
+    """InfoNCE is above VICReg in every encoder that was trained from random weights."""
+    encoders = [f"architecture={name},size={size}" for name in ARCHITECTURES for size in DEPTHS]
+    rows = [[f"{encoder},objective={loss}" for encoder in encoders] for loss in (INFONCE, "vicreg")]
+    return results.each_above(*rows, margin=MARGIN)
+
+
+def become_effective(results: Results) -> Statement:
+    """Each loss whose plain form is not comparable to InfoNCE is better with the components, and comparable."""
+    parts: list[Statement] = []
+    left_out: list[Statement] = []
+    level = LEVEL / len(MODIFIED)
+    for plain, modified in MODIFIED.items():
+        comparable = results.above(plain, INFONCE, bound=COMPARABLE)
+        if comparable.holds_by(level) > 0:
+            left_out.append(comparable)
+            continue
+        better = results.above(modified, plain, margin=MARGIN)
+        repaired = every([better, results.above(modified, INFONCE, bound=COMPARABLE)])
+        needed = comparable.fails_by(level) > 0
+        parts.append(repaired if needed else every([repaired], "not known whether it is needed", can="show"))
+    return every_chosen(parts, left_out)
+
+
+def best_between(parameter: str) -> Callable[[Results], Statement]:
+    """Some value is better than both the smallest and the largest."""
+    smallest, *between, largest = swept(parameter).values()
+    return lambda results: some(results.each_above([row], [smallest, largest], margin=MARGIN) for row in between)
+
+
+def smaller_gap(place: Read, results: Results) -> Statement:
+    """Without dissipation the gap ends larger."""
+    called = "share of anchors that the gate stops"
+    results.require(called, [DEFAULT_ROW], highest("dissipated anchors"), low=0.01)
+    measure = last("distance gap", place)
+    return results.above(LARGEST_MARGIN, DEFAULT_ROW, measure=measure, margin=radians(1), form=in_degrees)
+
+
+def dominant_push(place: Read, results: Results) -> Statement:
+    """The hardest negative makes more than half of the push."""
+    return results.above(DEFAULT_ROW, bound=HALF, measure=last("hardest negative push", place), form=share)
+
+
+def nearer_more_often(place: Read, results: Results) -> Statement:
+    """More anchors come closer to their positive with the largest ratio than with the smallest."""
+    smallest, *_, largest = swept("ratio").values()
+    measure = last("closer to positive", place)
+    called = "nearly all anchors come closer with either ratio"
+    results.require(called, [smallest, largest], measure, high=0.99)
+    return results.above(largest, smallest, measure=measure, margin=0.05)
+
+
+def not_reflected(place: Read, results: Results) -> Statement:
+    """Where a decoupled loss ends lower than InfoNCE, its sum of both metrics is lower, which is better."""
+    parts, left_out = _chosen(
+        lambda loss: results.above(loss, INFONCE, measure=last_score, above=False),
+        lambda loss: results.above(loss, INFONCE, measure=last("alignment + uniformity", place), above=False),
+    )
+    return every_chosen(parts, left_out)
+
+
+def overfit(results: Results) -> Statement:
+    """Both decoupled losses fall, and further than InfoNCE."""
+    falls = [results.above(loss, bound=MARGIN, measure=fall) for loss in DECOUPLED]
+    further = results.each_above(DECOUPLED, [INFONCE], measure=fall, margin=MARGIN)
+    return results.trained_for(STEPS, every([further, *falls]), can="show")
+
+
+def does_not_overfit(results: Results) -> Statement:
+    """InfoNCE does not fall by the margin."""
+    lasts = results.above(INFONCE, bound=MARGIN, measure=fall, above=False)
+    return results.trained_for(STEPS, lasts, can="refute")
+
+
+def imitations_do_not_overfit(results: Results) -> Statement:
+    """A decoupled loss that overfits falls further than every loss that imitates dissipation."""
+    parts, left_out = _chosen(
+        lambda loss: results.above(loss, bound=MARGIN, measure=fall),
+        lambda loss: results.each_above([loss], IMITATIONS, measure=fall, margin=MARGIN),
+    )
+    return results.trained_for(STEPS, every_chosen(parts, left_out), can="refute")
+
+
+def _chosen(
+    condition: Callable[[str], Statement], statement: Callable[[str], Statement]
+) -> tuple[list[Statement], list[Statement]]:
+    """The statements for decoupled losses that meet a condition, and the conditions of the others."""
+    conditions = {loss: condition(loss) for loss in DECOUPLED}
+    level = LEVEL / len(conditions)
+    met = [loss for loss, of in conditions.items() if of.holds_by(level) > 0]
+    return [*map(statement, met)], [of for loss, of in conditions.items() if loss not in met]
+
+
+def dissipates(part: str) -> Callable[[Results], Statement]:
+    """The norm of a part of the gradient shrinks more with InfoNCE than with decoupled losses."""
+    measure = shrinks(f"{part} gradient")
+    return lambda results: results.each_above(DECOUPLED, [INFONCE], measure=measure, margin=log(1.25))
+
+
+def in_both_places(
+    key: str, says: Callable[[Read, Results], Statement], criterion: str, **about: Any
+) -> Iterator[Claim]:
+    """A claim about a statistic, on held-out sentences and in training batches."""
+    for place, (ending, read, kind) in READ.items():
+        text = criterion.format(read=read)
+        yield Claim(f"{key}{ending}", criterion=text, says=partial(says, place), kind=kind, **about)
+
+
+def few_negatives(count: int) -> Claim:
+    """The paper's argument is that sentence encoders have few negatives; it names no number below 63."""
+    row, *others = (f"objective={loss},negatives={count}" for loss in (INFONCE, *DECOUPLED))
+    return INADEQUACY(
+        key=f"decoupled-with-{count}",
+        section="abstract and section 1",
+        kind="beyond the paper",
+        text=f"With {count} negatives, optimising alignment and uniformity, or the decoupled contrastive loss, scores "
+        "below the contrastive loss.",
+        criterion="InfoNCE scores higher than each of the two (margin 0.01). Every loss is scored by its best "
+        "checkpoint in one pass.",
+        places=(Place("few-negatives"),),
+        says=lambda results: results.each_above([row], others, margin=MARGIN),
+    )
+
+
+def trained_claims() -> Iterator[Claim]:
+    """Claims about scores and gradients of trained models."""
+    yield PARADIGM(
+        key="plain",
+        section="abstract and section 4",
+        text="Non-contrastive losses are ineffective for semantic textual similarity, where contrastive ones excel.",
+        criterion="On the STS tasks, or on the dev set if those were not scored, InfoNCE scores higher than each of "
+        "MHE, MHS, Barlow Twins, VICReg (margin 0.01). The verdict depends on the start: another claim decides it from "
+        "random weights.",
+        places=SUITES_OR_DEV,
+        says=lambda results: results.each_above([INFONCE], NON_CONTRASTIVE, margin=MARGIN),
+    )
+    yield PARADIGM(
+        key="plain-from-scratch",
+        section="abstract and section 4",
+        kind="beyond the paper",
+        text="Non-contrastive losses are ineffective, where contrastive ones excel, in encoders trained from random "
+        "weights.",
+        criterion="InfoNCE scores higher than VICReg on the dev set in each of six encoders (margin 0.01).",
+        places=(Place("shapes"),),
+        says=from_scratch,
+    )
+    yield PARADIGM(
+        key="modified-over-plain",
+        section="section 4",
+        text="With dissipation, weight and ratio, non-contrastive losses become effective.",
+        criterion="On the dev set, in trainings of ten epochs, because the 32 steps of one may be too few, take each "
+        "loss whose plain form is not shown to be comparable to InfoNCE (less than 0.02 below it), corrected for their "
+        "number. Its modified form scores higher than the plain one (margin 0.01), and is comparable to InfoNCE. A "
+        "loss whose plain form is not shown to be worse either cannot refute it. Not tested if all plain losses are "
+        "comparable. We made this criterion after seeing first results.",
+        places=(Place("objectives-long", called="10 epochs"),),
+        says=become_effective,
+    )
+    yield PARADIGM(
+        key="modified-as-good",
+        section="section 4",
+        text="The modified losses are comparable to mainstream contrastive ones.",
+        criterion="On the STS tasks, or on the dev set if those were not scored, no modified loss scores 0.02 or more "
+        "below InfoNCE.",
+        places=SUITES_OR_DEV,
+        says=lambda results: results.each_above([*MODIFIED.values()], [INFONCE], bound=COMPARABLE),
+    )
+    yield PARADIGM(
+        key="modified-transfer",
+        section="section 4",
+        text="The modified losses keep their performance on transfer tasks.",
+        criterion="On the mean of the transfer tasks, no modified loss scores 0.02 or more below the plain loss.",
+        places=(Place("objectives-suites", "Transfer"),),
+        says=lambda results: results.each_above([*MODIFIED.values()], NON_CONTRASTIVE, bound=COMPARABLE),
+    )
+    for parameter, what, symbol in (
+        ("margin", "margin of the dissipation", "m"),
+        ("temperature", "temperature of the weight", "τ"),
+        ("ratio", "ratio", "r"),
+    ):
+        yield PARADIGM(
+            key=parameter,
+            section="section 3.2",
+            text=f"There is a suitable {what}, above and below which performance falls.",
+            criterion=f"Some value of {symbol} scores higher than both the smallest and the largest (margin 0.01).",
+            places=(Place("gradient"),),
+            says=best_between(parameter),
+        )
+    conjecture = {"paper": "paradigm", "section": "section 3.2", "places": (Place("gradient"),)}
+    yield from in_both_places(
+        "smaller-gap",
+        smaller_gap,
+        "At the end of training, the distance gap with m 2.00, which dissipates nothing, is larger than with the "
+        "defaults (m 0.30, τ 0.05, r 1; margin 1°). Tested if the defaults' gate stops 1% of the anchors at some "
+        "evaluation. {read}",
+        text="Conjecture 1 in training: with dissipation the gap between negatives and positives remains smaller.",
+        **conjecture,
+    )
+    yield from in_both_places(
+        "dominant-push",
+        dominant_push,
+        "With the defaults (m 0.30, τ 0.05, r 1) the hardest negative makes more than half of the push. Half is our "
+        "threshold: the paper names none. {read}",
+        text="Conjecture 2 in training: the hardest negative has a dominant position.",
+        **conjecture,
+    )
+    yield from in_both_places(
+        "nearer-more-often",
+        nearer_more_often,
+        "At the end of training, the share of anchors that a step brings closer to their positive is larger with r 2 "
+        "than with r 0.25 (margin 0.05). Tested if one of the shares is below 99%. {read}",
+        text="Conjecture 3 in training: a larger ratio meets Lemma 1's condition more frequently.",
+        **conjecture,
+    )
+    yield INADEQUACY(
+        key="decoupled",
+        section="abstract and section 1",
+        text="Optimising alignment and uniformity, or the decoupled contrastive loss, scores below the contrastive "
+        "loss.",
+        criterion="InfoNCE scores higher than each of the two (margin 0.01). Every loss is scored by its best "
+        "checkpoint in 3 epochs.",
+        places=(Place("decoupled"),),
+        says=lambda results: results.each_above([INFONCE], DECOUPLED, margin=MARGIN),
+    )
+    yield from map(few_negatives, (2, 4, 8, 16))
+    yield from in_both_places(
+        "not-reflected",
+        not_reflected,
+        "Take each decoupled loss whose dev score at the end is lower than InfoNCE's, corrected for their number. Its "
+        f"sum of both metrics is lower (better) than InfoNCE's. Tested if some score is lower. {{read}} {LONGEST}",
+        text="The alignment and uniformity metrics do not reflect that decoupled losses perform worse.",
+        paper="inadequacy",
+        section="section 1",
+        places=LONG_OR_SHORT,
+    )
+    yield INADEQUACY(
+        key="overfits",
+        section="abstract and section 1",
+        text="Training with decoupled losses is prone to overfitting.",
+        criterion="The dev scores of both decoupled losses fall by more than 0.01 from their highest to the end of "
+        "training, and further than InfoNCE's does (margin 0.01). Trainings shorter than the authors' 7,800 steps can "
+        f"only show this. {LONGEST}",
+        places=LONG_OR_SHORT,
+        says=overfit,
+    )
+    yield INADEQUACY(
+        key="does-not-overfit",
+        section="abstract and section 1",
+        text="Overfitting does not occur with the contrastive loss.",
+        criterion="InfoNCE's dev score falls by less than 0.01 from its highest to the end of training. Trainings "
+        f"shorter than the authors' 7,800 steps can only refute this. {LONGEST}",
+        places=LONG_OR_SHORT,
+        says=does_not_overfit,
+    )
+    for part in ("alignment", "uniformity"):
+        yield INADEQUACY(
+            key=f"{part}-dissipates",
+            section="section 1",
+            text="The gradient signal of the contrastive loss dissipates in training; that of decoupled losses does "
+            f"not ({part} part).",
+            criterion=f"The logarithm of the {part} part's norm, at the end relative to the beginning, is larger for "
+            "decoupled losses. The margin is a factor of 1.25. Read on the projected embeddings of the training "
+            "batches.",
+            places=LONG_OR_SHORT,
+            says=dissipates(part),
+        )
+    yield INADEQUACY(
+        key="imitations-as-good",
+        section="abstract and section 1",
+        text="Losses that imitate dissipation perform as well as the contrastive loss, or better.",
+        criterion="None of “Decoupled, cut at zero”, MET, MAT and MPT scores 0.02 or more below InfoNCE.",
+        places=(Place("decoupled"),),
+        says=lambda results: results.each_above(IMITATIONS, [INFONCE], bound=COMPARABLE),
+    )
+    yield INADEQUACY(
+        key="imitations-do-not-overfit",
+        section="section 1",
+        text="Losses that imitate dissipation alleviate overfitting.",
+        criterion="The dev score of each decoupled loss that overfits, corrected for their number, falls further from "
+        "its highest than that of each of “Decoupled, cut at zero”, MET, MAT and MPT (margin 0.01). Trainings shorter "
+        "than the authors' 7,800 steps can only refute this. Tested if one overfits: its dev score falls by more than "
+        f"0.01. {LONGEST}",
+        places=LONG_OR_SHORT,
+        says=imitations_do_not_overfit,
+    )
+
+
+CLAIMS = (*simulated_claims(), *trained_claims())

@@ -1,0 +1,159 @@
+"""The report's orderings and textual claims, each one contrast, written down before the run that decides them.
+
+Overall comes first, the similarity of the same rows, in its own published order, second.
+"""
+
+from typing import NamedTuple
+
+from studies.engine.table import OVERALL
+from studies.report.claims import MARGIN, Claim, Kind, Place, Results, every
+from studies.report.evidence import Statement
+
+SIMILARITY, PARAPHRASE = "similarity", "paraphrase"
+
+
+class Better(NamedTuple):
+    """A row that the report has above another one."""
+
+    table: str
+    column: str
+    first: str
+    second: str
+    text: str
+    margin: float = MARGIN
+    """None where the published difference is smaller: it must not count as equivalence."""
+
+    @property
+    def claim(self) -> Claim:
+        """The first row's mean is higher."""
+        margin = f"margin {self.margin}" if self.margin else "no margin: the published difference is below 0.01"
+        return Claim(
+            f"{'' if self.column == OVERALL else f'{self.column}-'}{self.first}-over-{self.second}-in-{self.table}",
+            "report",
+            f"Table {self.table}",
+            f"{self.text} ({self.column}).",
+            f"The row's mean is higher ({margin}).",
+            lambda results: results.above(self.first, self.second, margin=self.margin),
+            (Place(self.table, self.column),),
+        )
+
+
+class Equal(NamedTuple):
+    """Two rows that the report finds equal, or whose order no affordable run could show; of Overall."""
+
+    table: str
+    first: str
+    second: str
+    text: str
+    section: str
+    kind: Kind = "claim"
+
+    @property
+    def claim(self) -> Claim:
+        """The two means differ by less than the margin."""
+
+        def says(results: Results) -> Statement:
+            both = (self.first, self.second)
+            return every([results.above(*both, bound=-MARGIN), results.above(*both, bound=MARGIN, above=False)])
+
+        key, text = f"{self.first}-equals-{self.second}-in-{self.table}", f"{self.text} (overall)."
+        criterion, places = f"The two means differ by less than {MARGIN}.", (Place(self.table, OVERALL),)
+        return Claim(key, "report", self.section, text, criterion, says, places, self.kind)
+
+
+FIRST_LAYER, SHARED, SEPARATE = "sharing=shared_first_layer", "sharing=shared", "sharing=separate"
+AVERAGE, BATCHES, EPOCHS = "scheduler=average", "scheduler=batch_round_robin", "scheduler=epoch_round_robin"
+PCGRAD = "scheduler=pcgrad"
+FUSION = "Fusion is above the baseline without contrastive training"
+FUSION_FIRST = "Fusion is above training contrastively first"
+GIVEN = "Contrastive pre-training on the three given sets helps"
+QUORA = "Pre-training on all three sets works better than on Quora alone"
+AFTER = "Pre-training on NLI and the given sets one after the other hurts"
+ORDER = "It hurts especially when NLI comes after"
+NLI_LONGER = "Longer pre-training on NLI is better"
+GIVEN_LONGER = "Longer pre-training on the three given sets is better"
+RATE = "Twice the default learning rate is better than the default"
+
+SLIGHTLY = "Sharing the first layer is slightly better than a network for each task"
+
+ORDERINGS = (
+    Better("1", OVERALL, "fusion", "vanilla", FUSION),
+    Better("1", SIMILARITY, "fusion", "vanilla", FUSION),
+    Better("1", OVERALL, "fusion", "contrastive-first", FUSION_FIRST),
+    Better("1", SIMILARITY, "fusion", "contrastive-first", FUSION_FIRST),
+    Better("1", OVERALL, "fusion", "supervised-first", "Fusion training leads to the best score"),
+    Better("2", OVERALL, "given", "none", GIVEN),
+    Better("2", SIMILARITY, "given", "none", GIVEN),
+    Better("2", SIMILARITY, "nli", "given", "NLI is above the three given sets"),
+    Better("3", OVERALL, FIRST_LAYER, SHARED, "Sharing the first layer works better than sharing whole heads"),
+    Better("4", OVERALL, "given", "quora", QUORA),
+    Better("4", SIMILARITY, "given", "quora", QUORA),
+    Better("4", SIMILARITY, "quora-positives", "quora", "Quora without negative pairs is above Quora with them"),
+    Better("5", OVERALL, "nli", "nli-given", AFTER),
+    Better("5", SIMILARITY, "nli", "nli-given", AFTER),
+    Better("5", OVERALL, "nli-given", "given-nli", ORDER),
+    Better("5", SIMILARITY, "nli-given", "given-nli", ORDER),
+    Better("6", OVERALL, AVERAGE, BATCHES, "The average loss works better than batch round robin"),
+    Better("6", SIMILARITY, BATCHES, AVERAGE, "Batch round robin is above the average loss"),
+    Better("6", SIMILARITY, EPOCHS, AVERAGE, "Epoch round robin is above the average loss"),
+    Better("7", SIMILARITY, AVERAGE, PCGRAD, "The average loss works better than gradient surgery"),
+    Better("8", OVERALL, "epochs=3", "epochs=1", NLI_LONGER),
+    Better("8", SIMILARITY, "epochs=3", "epochs=1", NLI_LONGER),
+    Better("9", OVERALL, "epochs=3", "epochs=2", GIVEN_LONGER),
+    Better("9", SIMILARITY, "epochs=3", "epochs=2", GIVEN_LONGER),
+    Better("10", OVERALL, "rate=2", "rate=1", RATE),
+    Better("10", SIMILARITY, "rate=2", "rate=1", RATE),
+    Better("10", SIMILARITY, "rate=3", "rate=2", "Three times the default learning rate is better than twice"),
+    Better("2", PARAPHRASE, "given-single-task", "given", "Paraphrase detection benefits from single-task training"),
+    Better("1", SIMILARITY, "fusion", "supervised-first", "Fusion training leads to the best score", 0),
+    Better("2", OVERALL, "given", "nli", "The three given sets are above NLI", 0),
+    Better(
+        "3",
+        OVERALL,
+        FIRST_LAYER,
+        SEPARATE,
+        "Sharing the first layer is slightly better than a network for each task",
+        0,
+    ),
+    Better(
+        "3",
+        SIMILARITY,
+        FIRST_LAYER,
+        SEPARATE,
+        "Sharing the first layer is slightly better than a network for each task",
+        0,
+    ),
+    Better("3", SIMILARITY, FIRST_LAYER, SHARED, "Sharing the first layer works better than sharing whole heads", 0),
+    Better("7", OVERALL, AVERAGE, PCGRAD, "The average loss works better than gradient surgery", 0),
+)
+EQUALITIES = (
+    Equal(
+        *("4", "quora", "quora-positives", "Negative pairs of Quora improve performance only slightly"),
+        "section 6.3, Table 4",
+    ),
+    Equal(
+        *("6", AVERAGE, EPOCHS, "Epoch round robin, published 0.047 below the average loss, is its equal here"),
+        *("Table 6", "beyond the paper"),
+    ),
+    Equal(
+        *(
+            "10",
+            "rate=2",
+            "rate=3",
+            "Learning rates of two and three times the default give only slightly different performance",
+        ),
+        "section 6.5, Table 10",
+    ),
+    *(
+        Equal(
+            *("batches", "pretraining=16,finetuning=16", row),
+            f"Performance is robust to the batch size of {stage}, 16 or 64",
+            "section 6.5",
+        )
+        for row, stage in {
+            "pretraining=64,finetuning=16": "pre-training",
+            "pretraining=16,finetuning=64": "fine-tuning",
+        }.items()
+    ),
+)
+CLAIMS = (*(one.claim for one in ORDERINGS), *(one.claim for one in EQUALITIES))

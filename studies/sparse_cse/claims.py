@@ -1,0 +1,110 @@
+"""SparseCSE's claims, and what scores of pruned models must show.
+
+Every claim is decided for two encoders. Claims about the start weights are beyond the paper, which prunes and rewinds
+encoders that it trained.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, permutations, product
+
+import numpy as np
+
+from studies.engine.experiments import GROUPS, STS, TRANSFER
+from studies.report.claims import MARGIN, Claim, Kind, Place, Results, UntestedError, every, some
+from studies.report.evidence import Bound, Combined, Statement
+from studies.sparse_cse.tables import SHARES, WHOLE, pruned
+
+LOW, LARGER = SHARES[:4], SHARES[4:]
+ENCODERS = {
+    "sparsity-own": "Encoder trained here, pruned and rewound as in the paper",
+    "sparsity": "Start weights, pruned as they are",
+}
+
+
+def rises(results: Results) -> Statement:
+    """With a low share removed the score is above that of the whole encoder; no larger share is better than that."""
+    low = [pruned(share, "score") for share in LOW]
+    means = [results.table.mean(row, results.column) for row in low]
+    if np.isnan(means).any():
+        raise UntestedError
+    best = low[int(np.argmax(means))]
+    larger = [results.above(best, pruned(share, "score"), bound=-MARGIN) for share in LARGER]
+    return every([some(results.above(row, WHOLE, margin=MARGIN) for row in low), *larger])
+
+
+def finds_harmful_units(results: Results) -> Statement:
+    """Over the low shares, scores are above those of random removal and of the whole encoder, on all tasks."""
+
+    def above(column: str, called: str, others: list[str]) -> Bound:
+        rows = [pruned(share, "score") for share in LOW]
+        weights = dict.fromkeys(rows, 1 / len(rows)) | dict.fromkeys(others, -1 / len(others))
+        number = replace(results, column=column).contrast(weights)
+        return Bound(f"{column}, mean over 1% to 20%, less {called}", number, margin=MARGIN)
+
+    controls = {"at random": [pruned(share, "random") for share in LOW], "the whole": [WHOLE]}
+    return every(above(column, *control) for column in (STS, TRANSFER) for control in controls.items())
+
+
+def optima_differ(results: Results) -> Statement:
+    """Two columns each score higher at their own best share than at the other's.
+
+    The opposite is that a single share is as good as any other for every column.
+    """
+    rows = [pruned(share, "score") for share in SHARES]
+    tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in results.table.scores for row in rows)]
+    if len(tasks) < 2:
+        raise UntestedError
+    of = {task: replace(results, column=task) for task in tasks}
+    best = {task: max(rows, key=lambda row: results.table.mean(row, task)) for task in tasks}
+    gains = {
+        (task, row, less): of[task].above(row, less, bound=MARGIN, above=False)
+        for task, (row, less) in product(tasks, permutations(rows, 2))
+    }
+
+    def own(task: str, other: str) -> Bound:
+        found = of[task].above(best[task], best[other])
+        return replace(found, name=f"{task}, {found.name}")
+
+    differ = [every([own(a, b), own(b, a)]) for a, b in combinations(tasks, 2) if best[a] != best[b]]
+    for_all = (every(gain for (_, _, less), gain in gains.items() if less == row) for row in rows)
+    return Combined(differ, every=False, opposite=some(for_all))
+
+
+def _claims() -> Iterator[Claim]:
+    """Each claim for both encoders."""
+    similarity, transfer = (
+        f"Scores on the {kind} tasks rise when a small share of the parameters is removed, with an optimum at 1 to 20%."
+        for kind in ("similarity", "transfer")
+    )
+    higher = (
+        "with some share of 1% to 20% removed, the mean score is higher than that of the whole encoder (margin 0.01). "
+        "Removing a larger share does not score 0.01 or more above the best of these."
+    )
+    harmful = (
+        "over the shares of 1% to 20%, mean scores on similarity and on transfer are higher after pruning by the score "
+        "than after pruning at random, and higher than those of the whole encoder (margin 0.01). The score reads "
+        "training pairs of the STS Benchmark, random draws do not; the table in the report shows how many of these "
+        "pairs are scored."
+    )
+    differ = (
+        "two tasks each score higher at their own best share than at the other's. The similarity tasks count as one. "
+        "The best shares are chosen by the same scores, which favours a difference. It fails if one share is less than "
+        "0.01 below any other for every task."
+    )
+    figure, results, abstract = "Figure 1 and results", "results", "abstract"
+    for key, section, text, criterion, says, column in (
+        ("similarity-rises", figure, similarity, higher, rises, STS),
+        ("transfer-rises", figure, transfer, higher, rises, TRANSFER),
+        ("better-than-random", abstract, "Alignment and uniformity tell which parameters are harmful.", harmful,
+         finds_harmful_units, STS),
+        ("optima-differ", results, "Different tasks have different optimal sparsities.", differ, optima_differ, STS),
+    ):  # fmt: skip
+        claim = partial(Claim, key, "sparse", section, text)
+        for table, encoder in ENCODERS.items():
+            kind: Kind = "claim" if table == "sparsity-own" else "beyond the paper"
+            yield claim(f"{encoder}: {criterion}", says, (Place(table, column),), kind)
+
+
+CLAIMS = tuple(_claims())
