@@ -1,6 +1,7 @@
 """What the commands of `multitask experiments` do."""
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,18 +13,25 @@ import pandas
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.problems import aligned, plain
-from multitask.evaluation.score_intervals import Answers
+from multitask.evaluation.statistics import SampledScores, contrast
 from multitask.evaluation.text_tables import intervals_table, number, scores_table
+from multitask.inference.data_of_run import data_for
 from multitask.runs.artefact import DONE, Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
+from multitask.stages.run_stage import run_stage
+from multitask.stages.settings.evaluate import ON_DEV
+from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from studies.engine.engines import Ray, local_engine
 from studies.engine.grid import Grid, plan
 from studies.engine.record import Record, duration
 from studies.engine.run import check_preset, run_preset, write_best_predictions
+from studies.engine.table import OVERALL
 from studies.report.report import write_report
-from studies.report.run_results import RunResult
+from studies.report.run_results import RunResult, Samples
+
+logger = logging.getLogger("multitask")
 
 
 def run_tables(options: RunTables) -> int:
@@ -122,6 +130,8 @@ def show_artefact(options: ShowArtefact) -> int:
     found = [find_entry(options.runs, last_run(options.runs).name if n == "last" else n) for n in options.named]
     if len(found) > 1:
         print(_comparison([entry.artefact for entry in found]))
+        if differences := _differences([entry.artefact for entry in found]):
+            print(f"\n{aligned(differences, left=2)}")
         return 0
     [entry] = found
     folder = entry.artefact.folder
@@ -130,8 +140,8 @@ def show_artefact(options: ShowArtefact) -> int:
         print("(settings that are not the default; all are in config.json and inputs.json)\n")
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
         print(f"{scores_table(history)}\n")
-    if answers := _answers(entry.artefact):
-        print(f"{intervals_table(answers)}\n")
+    if scored := _scored(entry.artefact):
+        print(f"{intervals_table(scored.answers)}\n")
     state, needed_by, date, size = entry.shown()
     print(f"{folder}: {state}, {date}, {size}, needed by: {needed_by}")
     return 0
@@ -149,15 +159,46 @@ def _made_from(run: Artefact) -> list[list[str]]:
     return [[str(name), plain(str(value))] for name, value in shown.items()]
 
 
-def _answers(run: Artefact) -> dict[str, Answers]:
-    """The dev answers of a run: of its evaluation, its own or one that lies next to it; none without."""
+def _scored(run: Artefact) -> RunResult | None:
+    """The dev answers of a run: of its evaluation, its own or one that lies next to it; None without."""
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    for folder in folders:
-        if (folder / "evaluation.json").is_file():
-            return RunResult(folder, folder, 0, ()).answers
-    return {}
+    return next((RunResult(run.folder, of, 0, ()) for of in folders if (of / "evaluation.json").is_file()), None)
+
+
+def _scored_now(run: Artefact) -> RunResult | None:
+    """The same, from an evaluation that is made now where there is none; None where that cannot be, with a warning."""
+    if (found := _scored(run)) is not None or not run.done:
+        return found
+    try:
+        run_stage(ON_DEV, run.folder, data_for(run.folder, None).path, None, RunOptions(runs=run.folder.parent))
+    except InputError as error:
+        logger.warning("no differences of %s: %s", run.folder, error)
+    return _scored(run)
+
+
+def _differences(runs: Sequence[Artefact]) -> list[list[str]]:
+    """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
+    first, *others = scored = [_scored_now(run) for run in runs]
+    samples = Samples([of for of in scored if of is not None])
+    lines: list[list[str]] = []
+    for place, other in enumerate(others, start=2):
+        if first is None or other is None:
+            continue
+        same = [
+            task
+            for task in first.answers
+            if task in other.answers and samples.dev_set(first, task) == samples.dev_set(other, task)
+        ]
+        pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
+        higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
+        overall = {OVERALL: [SampledScores.mean_of(of) for of in zip(*higher, strict=True)]} if higher else {}
+        for name, (ours, theirs) in (overall | pairs).items():
+            difference = contrast([(1, theirs), (-1, ours)])
+            low, high = difference.interval()
+            lines.append([name, f"{place} - 1", f"{difference.value:+.4f}", f"{low:+.4f} to {high:+.4f}"])
+    return [["task", "runs", "difference", "95% interval over dev rows"], *lines] if lines else []
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:

@@ -120,7 +120,8 @@ class ListArtefacts(_Runs):
 class ShowArtefact(_Runs):
     """Show what a run was made from, and its scores after each epoch; or compare several runs.
 
-    For several runs it shows the settings that differ, the best scores and the times.
+    For several runs it shows the settings that differ, the best scores, the times, and each run's differences to the
+    first one on the same dev rows; runs without predictions are evaluated for that.
     """
 
     named: tuple[str, ...] = field(default=("last",), metadata=POSITIONAL)

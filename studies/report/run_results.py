@@ -11,7 +11,7 @@ import numpy as np
 from minbert.files import read_arrays, read_json
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.score_intervals import Answers, draws_of
-from multitask.evaluation.statistics import Values
+from multitask.evaluation.statistics import SampledScores, Values
 from multitask.runs.artefact import Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.table import OVERALL
@@ -112,6 +112,12 @@ class Samples:
     def dev_set(self, run: RunResult, task: str) -> DevSet:
         """The dev set on which a run was scored."""
         return self._dev_sets[run.evaluation_folder.name, task]
+
+    def scores(self, runs: Sequence[RunResult], task: str) -> SampledScores:
+        """The scores of a row's runs, one for each seed."""
+        observed = np.array([run.evaluation["scores"][task] for run in runs])
+        resampled = np.stack([self.resampled(run, task) for run in runs], axis=1)
+        return SampledScores([run.seed for run in runs], observed, resampled)
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """The run's scores on resampled dev examples of a task, [samples]."""

@@ -119,15 +119,7 @@ class TableResults:
         for row, column in product((row.key for row in self.table.rows), self.table.score_columns):
             tasks = self.tasks(column)
             if (runs := self.scored(row, tasks)) and tasks:
-                of_tasks = [
-                    SampledScores(
-                        [run.seed for run in runs],
-                        np.array([run.evaluation["scores"][task] for run in runs]),
-                        np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
-                    )
-                    for task in tasks
-                ]
-                found[row, column] = SampledScores.mean_of(of_tasks)
+                found[row, column] = SampledScores.mean_of([self.samples.scores(runs, task) for task in tasks])
         return {cell: scores for cell, scores in found.items() if np.isfinite(scores.observed).all()}
 
     def mean(self, row: str, column: str) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, bootstrap
 
 from minbert.errors import InputError
 from minbert.files import read_json
@@ -181,6 +181,26 @@ def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsy
     np.testing.assert_allclose([float(low), float(high)], expected, atol=1.01 / len(right))
     [training] = runs.glob(f"finetune-*-{parent}")
     assert shown(training) == lines
+
+
+def test_runs_are_compared_on_the_same_dev_rows(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against scipy's bootstrap of the differences row by row; a run without an evaluation is evaluated for it."""
+    trained = sorted(runs.glob("finetune-*"))
+    of = {read_json(path / "inputs.json")["parents"][0]: path for path in runs.glob("evaluate-*")}
+    right = []
+    for run in trained:
+        with np.load(of[run.name.rpartition("-")[2]] / "predictions.npz") as arrays:
+            right.append((arrays["sentiment_labels"] == arrays["sentiment_predictions"]).astype(float))
+    shutil.rmtree(of[trained[1].name.rpartition("-")[2]])
+    assert main(["experiments", "show", *map(str, trained)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " to " in line]
+    assert [line[:4] for line in lines] == [
+        [task, "2", "-", "1"] for task in ("overall", "sentiment", "paraphrase", "similarity")
+    ]
+    difference, low, high = (float(text) for text in lines[1][4:] if text != "to")
+    assert difference == pytest.approx((right[1] - right[0]).mean(), abs=5e-5)
+    expected = bootstrap((right[1] - right[0],), np.mean, method="percentile", rng=0).confidence_interval
+    np.testing.assert_allclose([low, high], expected, atol=1.01 / len(right[0]))
 
 
 def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path) -> None:
