@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
+LARGEST_TOML = 2**21
+"""Bytes of the largest TOML file: a table takes a kilobyte of memory."""
+MANY_DOTS = re.compile(r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""")
 EXPANSION, UNSUSPECTED = 100, 2**26
 """Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
 _OF_ARCHIVES = (zlib.error, zipfile.BadZipFile)
@@ -117,10 +120,23 @@ def read_json(path: Path, kind: type = object) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file. Raises InputError if it does not exist, is too large, is not UTF-8 or is not TOML."""
+    refuse_large(path, LARGEST_TOML)
     try:
-        return tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
+        return parse_toml(read_text(path))
+    except ValueError as error:
         raise InputError(f"{path}: not valid TOML ({error})") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML. Raises ValueError if it is none, is nested too deeply, or has a number of thousands of digits."""
+    if MANY_DOTS.search(text):  # the parser's memory grows with the square of their number
+        raise ValueError("a name has more than 15 dots")
+    try:
+        found = tomllib.loads(text)
+        json.dumps(found, default=str)  # messages show numbers, but Python writes none with 5000 digits
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return found
 
 
 def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":

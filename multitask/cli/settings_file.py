@@ -5,13 +5,12 @@ Keys are the options' names. The settings of a nested class may be at the top le
 
 import json
 import shlex
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError, did_you_mean
-from minbert.files import read_json, read_toml, write_text
+from minbert.files import parse_toml, read_json, read_toml, write_text
 from minbert.settings import read_as
 from multitask.cli.options import Option
 from multitask.data.problems import plain
@@ -44,8 +43,8 @@ def settings_of(texts: Sequence[str], prog: str, options: Sequence[Option]) -> d
         if not separator:
             raise InputError(f"--set {plain(text)}: expected NAME=VALUE")
         try:
-            given[name.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:  # a text without quotes
+            given[name.strip()] = parse_toml(f"value = {value}")["value"]
+        except ValueError:  # a text without quotes
             given[name.strip()] = value.strip()
     return values_from(given, prog, options, "--set")
 

@@ -26,12 +26,21 @@ def test_settings_of_a_damaged_run_are_refused_in_one_line(tmp_path, file, conte
         read_settings(tmp_path, "multitask finetune", stage_named("finetune"), [])
 
 
-@pytest.mark.parametrize("content", [f"a = {HUGE}", "a = " + "[" * 5000, "a = \xff", f"learning_rate = {10**400}"])
+HOSTILE = ["a = " + "[" * 5000, '"b".' * 2000 + "a = 1", f"seed = 0x{'f' * 5000}"]
+
+
+@pytest.mark.parametrize("content", [f"a = {HUGE}", "a = \xff", f"learning_rate = {10**400}", *HOSTILE])
 def test_toml_that_is_none_is_refused_in_one_line(tmp_path, content, capsys):
     (tmp_path / "settings.toml").write_bytes(content.encode("latin-1"))
     assert main(["finetune", "--config", str(tmp_path / "settings.toml")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {tmp_path / 'settings.toml'}: ")
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, f"0x{'f' * 5000}", "{" + "b." * 20_000 + "a = 1}"])
+def test_a_value_that_toml_cannot_hold_is_text(value, capsys):
+    assert main(["finetune", "--set", f"seed={value}"]) == 2
+    assert capsys.readouterr().err.startswith("error: --seed is ")
 
 
 @pytest.mark.parametrize("argument", ["\r\n", "\0", "\x1b[31mred", "\udcff", "9" * 70_000, "a\nerror: b"])
