@@ -48,8 +48,15 @@ def explore(options: Explore) -> None:
     models = _load([model for model in (options.model, options.compare) if model is not None], options)
     app = create_app(models, Limits(), token, LOOPBACK)
     [model] = models_by_name([options.model]).values()
-    data = data_for(model, options.tasks_file or options.data).path
-    add_page(app, load_dev_sets(models, data, options.rows))
+    named = options.tasks_file or options.data
+    try:
+        dev_sets = load_dev_sets(models, data_for(model, named).path, options.rows)
+    except InputError as error:
+        if named is not None:
+            raise
+        LOGGER.warning("the page has no dev sets: %s", error)
+        dev_sets = {}
+    add_page(app, dev_sets)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
 """The page: one route. Its links and forms are plain HTML, so it needs no script."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote
@@ -36,6 +36,7 @@ from multitask.inference.explore.explorer import DevSet, Explorer, csv_of
 from multitask.inference.explore.map_of_sentences import MOST_POINTS, Method
 from multitask.inference.search import search
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
 from multitask.objectives import describe
 from multitask.tasks.labels import class_order
@@ -237,11 +238,19 @@ def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
 @router.api_route("/", methods=["GET", "POST"])
 async def page(request: Request) -> HTMLResponse:
     """A view's form, filled in, and its answers. Pages of other sites get the form alone: they make nothing compute."""
-    models, dev_sets = list(service_of(request).models), _explorer(request).dev_sets
+    served, dev_sets = service_of(request).models, _explorer(request).dev_sets
+    models = list(served)
     other = models[1] if len(models) == 2 else ""
-    given = {"view": "predict", "model": models[0], "compare": other, "task": next(iter(dev_sets), "")}
     sent = request.url.query, (await request.body()).decode(errors="replace")
-    given |= {name: value for text in sent for name, value in parse_qsl(text, keep_blank_values=True)}
+    asked_for = {name: value for text in sent for name, value in parse_qsl(text, keep_blank_values=True)}
+    # A page opens on what a model can do.
+    lacking = {"predict": not any(of.model.tasks for of in served.values()), "errors": not _having(dev_sets, models)}
+    views = [name for name in VIEWS if not lacking.get(name)]
+    given = {"view": views[0], "model": models[0], "compare": other} | asked_for
+    known = [given["model"]] if given["model"] in served else models
+    given = {"task": next(iter([*_having(dev_sets, known), *dev_sets]), "")} | given
+    if "first" not in given:
+        given |= _example(known[0], served[known[0]].model, dev_sets)
     view = given.pop("view")
     if view not in VIEWS:
         raise HTTPException(404, f"no view {view}; there are: {', '.join(VIEWS)}")
@@ -265,7 +274,7 @@ async def page(request: Request) -> HTMLResponse:
     content = _render(
         "page",
         view=view,
-        views=list(VIEWS),
+        views=views,
         given=given,
         asked=asked,
         answers=answers,
@@ -287,6 +296,21 @@ async def errors_file(request: Request, asked: Annotated[Errors, Query()]) -> Re
     disposition = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(asked.task)}-dev.csv"}
     written = csv_of(asked.chosen(rows), dev_set.columns)
     return Response(written.encode(), media_type="text/csv; charset=utf-8", headers=disposition)
+
+
+def _having(dev_sets: Mapping[str, DevSet], models: Sequence[str]) -> list[str]:
+    """The tasks whose dev sets have predictions of any of the models."""
+    return [task for task, dev_set in dev_sets.items() if not dev_set.rows.keys().isdisjoint(models)]
+
+
+def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, DevSet]) -> dict[str, str]:
+    """Texts that a model can predict: the first dev row of the half that it predicts best, or an example of a pair."""
+    if tasks := _having(dev_sets, [name]):
+        rows = dev_sets[tasks[0]].rows[name]
+        return dict(zip(("first", "second"), rows.texts[rows.error <= rows.error.median()].iloc[0], strict=False))
+    if model.tasks and all(task.pair for task in model.tasks.values()):
+        return dict(zip(("first", "second"), EXAMPLES.splitlines(), strict=False))
+    return {}
 
 
 def _dev_set(request: Request, task: str) -> DevSet:

@@ -38,6 +38,15 @@ def test_a_browser_is_opened_at_its_address(tiny_encoder, small_data, listening,
     assert opened == [f"http://127.0.0.1:{port}/"]
 
 
+def test_without_its_data_a_model_is_shown_without_dev_sets(tiny_encoder, listening, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    command = ["explore", "--model", str(tiny_encoder), "--device", "cpu", "--port", "0", "--no-browser"]
+    assert main(command) == 0
+    assert "the page has no dev sets: data/sample/ids-sst-dev.csv: no such file" in caplog.text
+    assert len(listening) == 1
+    assert main([*command, "--data", "data/sample"]) == 2  # what is asked for must be there
+
+
 def test_no_browser_is_opened_if_not_wanted(tiny_encoder, small_data, listening, opened, caplog):
     caplog.set_level("INFO")
     assert main([*arguments(tiny_encoder, small_data), "--port", "0", "--no-browser"]) == 0

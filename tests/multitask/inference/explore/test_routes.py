@@ -72,6 +72,35 @@ def test_a_view_answers_with_its_examples_for_both_models_and_loads_nothing(clie
     assert "/explore" not in str(client.get("/openapi.json").json()["paths"])
 
 
+@pytest.mark.parametrize("with_dev_sets", [True, False])
+@pytest.mark.parametrize(
+    ("tasks", "opens"), [((), "neighbours"), (("similarity",), "predict"), (("sentiment",), "predict")], ids=str
+)
+def test_the_page_opens_on_what_the_model_can_do(models, small_data, tasks, opens, with_dev_sets):
+    model = bare(models["one"], {name: models["one"].tasks[name] for name in tasks})
+    app = create_app({"a": model}, Limits())
+    add_page(app, dev_sets := load_dev_sets({"a": model}, small_data, 20) if with_dev_sets else {})
+    with TestClient(app) as client:
+        page = client.get("/")
+        offered = re.findall(r'href="\?view=(\w+)', page.text.partition("</nav>")[0])
+        assert all(client.get("/", params={"view": view}).status_code == 200 for view in offered)
+    assert page.status_code == 200
+    assert 'role="alert"' not in page.text
+    assert f'name="view" value="{opens}"' in page.text
+    assert re.findall('data-task="(.*?)"', page.text) == list(tasks)
+    assert offered == [
+        *["predict"] * bool(tasks),
+        "neighbours",
+        "contrast",
+        *["errors"] * (with_dev_sets and tasks != ()),
+    ]
+    if with_dev_sets and tasks:  # what it shows is a row that it predicts well
+        rows = dev_sets[tasks[0]].rows["a"]
+        shown = re.findall(r'<textarea name="(?:first|second)" rows="2">\n(.*?)</textarea>', page.text, re.DOTALL)
+        [error] = [row.error for row in rows.itertuples() if [*row.texts] == [unescape(text) for text in shown if text]]
+        assert error <= np.median(rows.error)
+
+
 def test_a_form_keeps_what_was_asked(client):
     form = {"sentences": "a </textarea>\nb", "objective": "mpt", "mpt.margin": "0.4", "dropout": "0.2", "seed": "1e"}
     page = client.post("/", data={"view": "contrast", "model": "two", **form}).text
