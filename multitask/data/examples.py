@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.tokenizer import Ids, Tokenizer
+from multitask.data.texts import Template, in_words
 
 logger = logging.getLogger("multitask")
 
@@ -28,6 +29,7 @@ class Examples:
         dropped: number of rows left out because their label or a sentence is empty, or because they repeat others.
         numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
         weights: of each row in the loss, fp32 [rows]; None: all equal.
+        words: what makes the texts that a model reads of each column of sentences; empty: nothing, they are the texts.
     """
 
     sentences: tuple[list[str], ...]
@@ -38,9 +40,15 @@ class Examples:
     dropped: int = 0
     numbers: Rows | None = None
     weights: NDArray[np.float32] | None = None
+    words: tuple[Template, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sentences[0])
+
+    @property
+    def texts(self) -> Sequence[Sequence[str]]:
+        """The sentences as a model reads them."""
+        return in_words(self.words, self.sentences)
 
     @property
     def gold(self) -> NDArray[np.float32]:
@@ -116,10 +124,10 @@ class LabelledData:
     def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
         """Tokenise examples, pairs as one input if `joint`; a warning counts the texts that are cut."""
         if joint and len(examples.sentences) == 2:
-            first, second = examples.sentences
+            first, second = examples.texts
             columns = [tokenise(first, tokenizer, max_length, second)]
         else:
-            columns = [tokenise(sentences, tokenizer, max_length) for sentences in examples.sentences]
+            columns = [tokenise(texts, tokenizer, max_length) for texts in examples.texts]
         if cut := sum(tokens.cut for tokens in columns):
             length = tokenizer.max_length if max_length is None else max_length
             texts = sum(map(len, columns))

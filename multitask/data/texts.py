@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from minbert.errors import InputError
@@ -34,22 +34,26 @@ class Template:
         return found.strip()
 
     def text_of(self, row: Row, file_format: Format) -> str:
-        """The text of a row. Raises ValueError if a value is no text; in a template, numbers are text, too."""
+        """The text of a row. Raises ValueError for a value that is no text; among several columns, numbers are text."""
         values = []
         for column in self.columns:
             value = file_format.field(value_of(row, column))
-            if isinstance(value, int | float) and any(self.words):
+            if isinstance(value, int | float) and len(self.columns) > 1:
                 value = str(value)
             if not isinstance(value, str | None):
                 raise ValueError(f"{column} is {quote(value)}; expected text")
             values.append((value or "").strip())
         return self.text(values)
 
-    def bare(self, text: str) -> str:
-        """The value of the only column in a text; the text itself if there are several columns."""
-        if len(self.columns) > 1:
-            return text
-        return text.removeprefix(self.words[0].lstrip()).removesuffix(self.words[1].rstrip()).strip()
+    @property
+    def content(self) -> "Template":
+        """What identifies a text: the value of the only column without the words around it, or the text itself."""
+        return replace(self, words=("", "")) if len(self.columns) == 1 else self
+
+    @property
+    def around(self) -> "Template":
+        """What makes the text of its content, which is the column `text`."""
+        return Template(("text",), self.words if len(self.columns) == 1 else ("", ""))
 
 
 @cache
@@ -82,19 +86,25 @@ def texts_of_rows(
 
 def joined(texts: Sequence[str]) -> str:
     """One template of several columns or templates, with spaces between them."""
-    parts = zip(texts, map(template, texts), strict=True)
-    return " ".join(text if any(found.words) else f"{{{found.columns[0]}}}" for text, found in parts)
+    made = zip(texts, map(template, texts), strict=True)
+    return " ".join(f"{{{found.columns[0]}}}" if found.words == ("", "") else text for text, found in made)
 
 
-def in_column(written: str, column: str) -> str:
-    """A template with another column, if it has a single one. What is a template itself stays as it is.
+def with_content(written: str, content: str) -> str:
+    """A template in which a column or another template takes the place of the only column.
 
-    Nothing tells which part of another column would stand in which of several columns.
+    It takes the place of a whole template of several columns: nothing tells which part of it would be which column.
     """
-    own, other = template(written), template(column)
-    if any(other.words) or not any(own.words) or len(own.columns) > 1:
-        return column
-    return PART.sub(lambda part: f"{{{other.columns[0]}}}" if part["column"] else part[0], written)
+    if not any(template(written).around.words):
+        return content
+    return PART.sub(lambda part: joined([content]) if part["column"] else part[0], written)
+
+
+def in_words(words: Sequence[Template], contents: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Columns of contents as columns of texts, given what makes the texts of each; see `Template.around`."""
+    if not any(any(made.words) for made in words):
+        return contents
+    return [[made.text([text]) for text in column] for made, column in zip(words, contents, strict=True)]
 
 
 def prompted(prompt: str, texts: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.problems import aligned
+from multitask.data.texts import Template, in_words
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import MultitaskScores, score
 from multitask.inference.export import (
@@ -110,10 +111,10 @@ def export_onnx_with_heads(
 def description(model: MultitaskModel) -> dict[str, Any]:
     """What a program must know to use the file.
 
-    Of each input, the attribute of an `Encoding` of the library tokenizers. Of each task: `input`, which is `sentence`,
-    `two_sentences` (each row is two sequences, one after the other) or `joint_pair` (each row is one sequence of both
-    sentences); `labels` in the order of the output's columns; `thresholds` above which each of several labels is
-    predicted; `range` of a regression.
+    Of each input, the attribute of an `Encoding` of the library tokenizers. Of each task: `words` before and after each
+    text; `input`, which is `sentence`, `two_sentences` (each row is two sequences, one after the other) or `joint_pair`
+    (each row is one sequence of both sentences); `labels` in the order of the output's columns; `thresholds` above
+    which each of several labels is predicted; `range` of a regression.
     """
     length = model.tokenizer.max_length if model.max_length is None else model.max_length
     tasks = {name: _task_description(model, task) for name, task in model.tasks.items()}
@@ -122,7 +123,8 @@ def description(model: MultitaskModel) -> dict[str, Any]:
 
 def _task_description(model: MultitaskModel, task: Task) -> dict[str, Any]:
     inputs = "joint_pair" if model.reads_jointly(task.name) else "two_sentences" if task.pair else "sentence"
-    found: dict[str, Any] = {"kind": task.kind, "text": list(task.text), "input": inputs}
+    words = [made.words for made in task.words]
+    found: dict[str, Any] = {"kind": task.kind, "text": list(task.text), "words": words, "input": inputs}
     if isinstance(task, Regression):
         return {**found, "output": "value", "range": list(task.bounds)}
     assert isinstance(task, Labelled)
@@ -191,7 +193,8 @@ class ExportedModel:
 
     def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
         """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
-        rows, found = list(zip(*columns, strict=True)), []
+        words = [Template(("text",), tuple(words)) for words in self.description["tasks"][task]["words"]]
+        rows, found = list(zip(*in_words(words, columns), strict=True)), []
         joint = self.description["tasks"][task]["input"] == "joint_pair"
         for first in range(0, len(rows), ROWS_PER_CALL):
             part = rows[first : first + ROWS_PER_CALL]

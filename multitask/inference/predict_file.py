@@ -14,7 +14,7 @@ from multitask.data.problems import LOGGER, STANDARD_INPUT, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, Row, Source, Table
 from multitask.data.text_lines import suffixes
-from multitask.data.texts import Template, texts_of_rows
+from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, alike
@@ -66,10 +66,10 @@ def predict_file(
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
-    groups = alike({name: _templates(model.tasks[name], columns, table) for name in named})
+    groups = alike({name: _contents(model.tasks[name], columns, table) for name in named})
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
-    passes = sum(len({model.reads_jointly(name) for name in together}) for together in groups.values())
+    passes = sum(len(set(map(model.reads, together))) for together in groups.values())
     count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
@@ -80,8 +80,8 @@ def predict_file(
             for (number, _), row in zip(block, rows, strict=True):
                 if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
-            for templates, together in groups.items():
-                texts = list(texts_of_rows(table, block, templates))
+            for contents, together in groups.items():
+                texts = list(texts_of_rows(table, block, contents))
                 empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
                 predicted = predict_columns(model, list(zip(*texts, strict=True)), together, runtime, shown.add)
                 for name, answers in predicted.items():
@@ -125,21 +125,25 @@ def _table_of_pairs(table: Table) -> Table:
 def _fitting(model: MultitaskModel, names: list[str], columns: tuple[str, ...], table: Table) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
     own = [model.tasks[name] for name in names]
-    read = [task.reading(columns) for task in own if len(columns) == len(task.text)] if columns else own
-    fit = [task.name for task in read if all(map(table.has, task.text_columns))]
+    read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.text))}
+    fit = [name for name, made in read.items() if all(table.has(column) for each in made for column in each.columns)]
     if fit and (others := [task for task in own if task.name not in fit]):
         reasons = (f"{task.name}, which reads {listed(task.text)}" for task in others)
         LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
     return fit or names
 
 
-def _templates(task: Task, columns: tuple[str, ...], table: Table) -> tuple[Template, ...]:
-    """How a task's sentences are made of the table's columns."""
-    if columns and task.pair and len(columns) != 2:
-        raise InputError(f"{task.name} reads 2 columns of text; {table.name} gives {', '.join(columns)}")
-    read = task.reading(columns) if columns else task
-    table.require(read.text_columns)
-    return read.templates
+def _contents(task: Task, columns: tuple[str, ...], table: Table) -> tuple[Template, ...]:
+    """What a task's sentences are in the table's columns."""
+    read = _read(task, columns)
+    if len(read) != len(task.text):
+        raise InputError(f"{task.name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(columns)}")
+    table.require([column for made in read for column in made.columns])
+    return read
+
+
+def _read(task: Task, columns: tuple[str, ...]) -> tuple[Template, ...]:
+    return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.contents
 
 
 def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:

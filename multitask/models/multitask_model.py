@@ -24,7 +24,7 @@ from multitask.data.examples import Rows
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.data.tables import Format
-from multitask.data.texts import texts_of_rows
+from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
@@ -106,6 +106,10 @@ class MultitaskModel(nn.Module):
         """Whether the task's pairs are encoded as one input of two sentences."""
         return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
+    def reads(self, task: str) -> tuple[tuple[Template, ...], bool]:
+        """How a task's inputs are made of the same sentences: tasks with equal answers share a pass of the encoder."""
+        return self.tasks[task].words, self.reads_jointly(task)
+
     def predict(self, task: str, rows: Table) -> list[Prediction]:
         """Predict a task for any rows: a prediction for each, in their order.
 
@@ -124,31 +128,22 @@ class MultitaskModel(nn.Module):
 
         Rows and errors are those of `predict`.
         """
-        if isinstance(rows, pandas.DataFrame):
-            return self._predict_frame(rows.rename(columns=str), tasks)  # tasks name columns by texts
-        texts = columns_of(list(rows) if isinstance(rows, pandas.Series) else rows)
-        warn_of_empty_texts(texts)
-        # Nothing tells whether an empty list is one of pairs, so all tasks take it.
-        names = tasks_for(self, len(texts) if texts[0] else None, tasks)
-        found: dict[str, list[Prediction]] = {}
-        for templates, together in alike({name: self.tasks[name].plain_templates for name in names}).items():
-            made = [[one.text([text]) for text in column] for one, column in zip(templates, texts, strict=False)]
-            found |= predict_columns(self, made, together)
-        return {name: found[name] for name in names}
-
-    def _predict_frame(self, frame: pandas.DataFrame, tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
-        table, named = table_of(frame), tasks_for(self, None, tasks)
+        if not isinstance(rows, pandas.DataFrame):
+            texts = columns_of(list(rows) if isinstance(rows, pandas.Series) else rows)
+            warn_of_empty_texts(texts)
+            return predict_columns(self, texts, tasks)
+        table, named = table_of(rows.rename(columns=str)), tasks_for(self, None, tasks)  # columns are named by texts
         reads = {name: self.tasks[name].text_columns for name in named}
         fitting = [name for name in named if tasks is not None or all(map(table.has, reads[name]))]
         if not fitting:
             looked_for = " or ".join(dict.fromkeys(map(listed, reads.values())))
             raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
         table.require([column for name in fitting for column in reads[name]])
-        rows, found = list(table.rows), dict[str, list[Prediction]]()
-        keys = {n: (self.tasks[n].templates, self.tasks[n].file_format.missing) for n in fitting}
-        for (templates, missing), together in alike(keys).items():
-            made = texts_of_rows(replace(table, format=Format(missing=missing)), rows, templates)
-            texts = list(zip(*made, strict=True)) or [()]
+        numbered, found = list(table.rows), dict[str, list[Prediction]]()
+        keys = {name: (self.tasks[name].contents, self.tasks[name].file_format.missing) for name in fitting}
+        for (contents, missing), together in alike(keys).items():
+            made = texts_of_rows(replace(table, format=Format(missing=missing)), numbered, contents)
+            texts = list(map(list, zip(*made, strict=True))) or [[]]
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
         return found
@@ -289,7 +284,7 @@ def estimate_columns(
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
-    Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
+    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder.
     """
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
     names = tasks_for(model, len(columns) if columns[0] else None, tasks)
@@ -297,10 +292,9 @@ def estimate_columns(
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
-    for joint in (False, True):
-        if together := [name for name in names if model.reads_jointly(name) == joint]:
-            raw = outputs(model, together, *_tokenised(model, columns, joint), runtime, on_rows)
-            found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
+    for (words, joint), together in alike({name: model.reads(name) for name in names}).items():
+        raw = outputs(model, together, *_tokenised(model, in_words(words, columns), joint), runtime, on_rows)
+        found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
 

@@ -111,7 +111,7 @@ class DataReport:
         """Add the report of a file; returns the distinct hashes of its sentences."""
         hashes = np.stack([hash_sentences(column) for column in read.sentences], axis=1)  # [rows, columns]
         repeated = len(hashes) - len(np.unique(hashes, axis=0))
-        lengths = self.tokenizer.lengths([*chain(*read.sentences)])
+        lengths = self.tokenizer.lengths([*chain(*read.texts)])
         tokens = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
         cut = float(np.mean(lengths > self.max_length))
         self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, cut, labels))

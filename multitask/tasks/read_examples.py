@@ -175,7 +175,7 @@ def examples_of(
     """The rows of an open table as rows of a task; see `read_examples`. `weight` is the column of their weights."""
     needed = [column for column in (task.id, weight) if column is not None]
     table.require((*needed, *task.text_columns, *(task.label_columns if labelled else ())))
-    templates, rows = task.templates, list[list[str]]()
+    contents, rows = task.contents, list[list[str]]()
     numbers: list[int] = []
     labels: list[Any] = []
     ids: list[str] = []
@@ -185,7 +185,7 @@ def examples_of(
     first = dict[Hashable, int]()  # the first row with an id, or with texts and a label
     for row_number, row in table.rows:
         try:
-            texts = [made.text_of(row, table.format) for made in templates]
+            texts = [made.text_of(row, table.format) for made in contents]
             identifier = _id(value_of(row, task.id)) if task.id else ""
             label = _label(task, row, table.format) if labelled else None
             usable = all(texts) and not (labelled and label is None)
@@ -224,6 +224,7 @@ def examples_of(
         dropped=len(incomplete) * labelled + len(repeated),
         numbers=np.array(numbers),
         weights=None if weight is None else np.array(weights, np.float32),
+        words=task.words,
     )
 
 

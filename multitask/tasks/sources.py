@@ -88,7 +88,7 @@ def training_sentences(name: str, data: Path, limit: int | None = None, option: 
             f'{option}: unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of '
             f"{', '.join(tasks)}{did_you_mean(name, ('unlabelled', *tasks))}"
         )
-    return [text for column in load_rows(tasks[name], "train").sentences for text in column]
+    return [text for column in load_rows(tasks[name], "train").texts for text in column]
 
 
 def paired_file(name: str) -> Layout | None:
@@ -144,6 +144,8 @@ def read_paired_sentences(
         found = read_texts(folder / layout.file, layout)
     elif scored and name in tasks:
         found = scored_pairs(tasks[name])
+    elif name in tasks and not tasks[name].pair:
+        found = replace(load_rows(tasks[name], "train"), labels=None, weights=None)
     elif name in tasks or text_file(name, folder):
         found = Examples((training_sentences(name, data, train_limit, option),), None, (), None, name)
     else:
@@ -209,4 +211,4 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple
             second.append(rows[(place + steps) % len(rows)])
     anchors, column = np.concatenate(first), examples.sentences[0]
     texts = texts_of(column, anchors), texts_of(column, np.concatenate(second))
-    return Examples(texts, None, (), None, examples.source), labels[anchors]
+    return Examples(texts, None, (), None, examples.source, words=examples.words * 2), labels[anchors]

@@ -16,7 +16,7 @@ from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
 from multitask.data.tables import Format, Row, Source
-from multitask.data.texts import Template, in_column, joined, template
+from multitask.data.texts import Template, joined, template, with_content
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -129,24 +129,25 @@ class Task(Format, ABC):
         return 1.0 if isinstance(self.weight, str) else self.weight
 
     @property
-    def templates(self) -> tuple[Template, ...]:
-        """How its sentences are made of a row's columns."""
-        return tuple(map(template, self.text))
+    def contents(self) -> tuple[Template, ...]:
+        """What its sentences are in a row's columns, without fixed words around a single column."""
+        return tuple(template(text).content for text in self.text)
+
+    @property
+    def words(self) -> tuple[Template, ...]:
+        """What makes the texts that it reads of their contents."""
+        return tuple(template(text).around for text in self.text)
+
+    def reading(self, columns: Sequence[str]) -> Self:
+        """The task with the contents of its sentences from other columns or templates."""
+        given = columns if self.pair or not columns else (joined(columns),)
+        as_many = len(given) == len(self.text)
+        return replace(self, text=tuple(map(with_content, self.text, given) if as_many else given))
 
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that its sentences are made of."""
-        return tuple(column for made in self.templates for column in made.columns)
-
-    def reading(self, columns: Sequence[str]) -> Self:
-        """The task with its sentences in other columns, with the words of its own templates, or in other templates."""
-        as_many = len(columns) == len(self.text)
-        return replace(self, text=tuple(map(in_column, self.text, columns) if as_many else columns))
-
-    @property
-    def plain_templates(self) -> tuple[Template, ...]:
-        """How its sentences are made of plain texts, which stand in no columns."""
-        return self.reading(("text", "text")[: len(self.text)]).templates
+        return tuple(column for made in self.contents for column in made.columns)
 
     @property
     def label_columns(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class ContrastiveSource(Source):
         self.labels = paired.labels
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
         self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
-        columns = [tokenise(column, tokenizer, max_length) for column in paired.sentences]
+        columns = [tokenise(column, tokenizer, max_length) for column in paired.texts]
         numbers: dict[str, int] = {}
         # One number per row for each column; equal sentences have equal numbers, also across columns.
         identities = [

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.packing import PackedBatch
+from multitask.data.texts import in_words
 from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
@@ -117,9 +118,9 @@ def _tokens(
     jointly, words = model.reads_jointly(task), words_of(texts)
     backend = model.tokenizer.backend
     backend.enable_truncation(model.max_length or model.tokenizer.max_length)
-    templates = model.tasks[task].plain_templates
-    whole = [made.text([text]) for made, text in zip(templates, texts, strict=True)]
-    before = [len(made.words[0].lstrip()) for made in templates]  # characters that no one typed
+    around = model.tasks[task].words
+    whole = [text for (text,) in in_words(around, [[text] for text in texts])]
+    before = [len(made.words[0].lstrip()) for made in around]  # characters that no one typed
     encodings = backend.encode_batch([tuple(whole)] if jointly else whole)
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):

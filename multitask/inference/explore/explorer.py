@@ -60,13 +60,10 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     tasks = {key: located(model.tasks[name], declared) for key, model in having.items()} or {"": declared}
     for key, task in tasks.items():
         everything = load_rows(task, "dev", labelled=True)
-        read = everything if most is None else everything.take(np.arange(min(most, len(everything))))
-        # The page adds a template's words to what people type, so it shows texts without them.
-        bare = [list(map(made.bare, texts)) for made, texts in zip(task.templates, read.sentences, strict=True)]
-        part = replace(read, sentences=tuple(bare))
+        part = everything if most is None else everything.take(np.arange(min(most, len(everything))))
         if key in having:
             model = having[key]
-            estimates = estimate(model, {name: tokenised(model, name, read)}, model.runtime)[name]
+            estimates = estimate(model, {name: tokenised(model, name, part)}, model.runtime)[name]
             rows[key] = dev_rows(task, estimates, part)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)

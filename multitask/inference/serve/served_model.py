@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from torch import Tensor
 
+from multitask.data.texts import in_words
 from multitask.inference.serve.batching import Batcher, Input
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.metrics import Metrics
@@ -48,9 +49,8 @@ class ServedModel:
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
         places: dict[str, slice] = {}  # of each task's inputs
         inputs: list[Input] = []
-        keys = {name: (self.model.tasks[name].plain_templates, self.model.reads_jointly(name)) for name in names}
-        for (templates, joint), together in alike(keys).items():
-            texts = [[one.text([text]) for text in column] for one, column in zip(templates, columns, strict=True)]
+        for (words, joint), together in alike({name: self.model.reads(name) for name in names}).items():
+            texts = in_words(words, columns)
             made = list(zip(*texts, strict=True)) if joint else list(chain.from_iterable(texts))
             places |= dict.fromkeys(together, slice(len(inputs), len(inputs) + len(made)))
             inputs += made

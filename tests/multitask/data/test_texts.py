@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.texts import in_column, joined, template
+from multitask.data.texts import joined, template, with_content
 
 VALUE = st.text(min_size=1, max_size=5).map(str.strip).filter(bool)
 PARTS = st.lists(st.sampled_from(["{a}", "{b}", "{{", "}}", " ", ". ", "query: ", "\n"]), max_size=6)
@@ -17,8 +17,9 @@ def test_a_text_is_what_str_format_makes_of_the_columns(parts, a, b):
     made = template(written)
     values = {"a": a, "b": b}
     assert made.text([values[column] for column in made.columns]) == written.format(**values).strip()
-    if made.columns == ("a",):
-        assert made.bare(made.text([a])) == a
+    content = made.content.text([values[column] for column in made.columns])
+    assert made.around.text([content]) == made.text([values[column] for column in made.columns])
+    assert content == (a if made.columns == ("a",) else written.format(**values).strip())
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,11 @@ def test_a_text_is_what_str_format_makes_of_the_columns(parts, a, b):
         (joined(["subject", "body", "{n} stars"]), ["a", "b", "3"], "a b 3 stars"),
         (joined(["a", "b", "c"]), ["x", "", "y"], "x y"),
         (joined(["a", "b"]), ["", "y"], "y"),
-        (in_column("query: {text} {{", "body"), ["a"], "query: a {"),
-        (in_column("query: {text}", "{title}: {body}"), ["a", "b"], "a: b"),
-        (in_column("{subject} {body}", "text"), ["a"], "a"),
+        (joined(["{a}{b}", "c"]), ["x", "y", "z"], "xy z"),
+        (with_content("query: {text} {{", "body"), ["a"], "query: a {"),
+        (with_content("query: {text}", "{title}: {body}"), ["a", "b"], "query: a: b"),
+        (with_content("{subject} {body}", "text"), ["a"], "a"),
+        (with_content("subject", "{{text}}"), ["a"], "a"),
     ],
 )
 def test_an_empty_column_takes_the_space_before_it_along(written, values, text):

@@ -52,10 +52,10 @@ TASKS: tuple[Task, ...] = (
     PairClassification(name="three", labels=(0, 1, 2), **PAIR),
     MultiLabel(name="tags", text=("text",), label="label", labels=("x", "y"), thresholds=(0.2, 0.7), temperature=2),
     MultiLabel(name="new-tags", text=("text",), label="label", labels=("x", "y")),
-    Regression(name="bounded", text=("text",), label="label", range=(1, 5)),
+    Regression(name="bounded", text=("Is it good? {text}",), label="label", range=(1, 5)),
     Regression(name="open", text=("text",), label="label", learned_range=(-30, 70)),
     PairRegression(name="pair", range=(0, 10), **PAIR),
-    Cosine(name="cosine", range=(0, 5), **PAIR),
+    Cosine(name="cosine", range=(0, 5), **{**PAIR, "text": ("first", "({second})")}),
 )
 HEADS = [
     HeadsConfig(),
@@ -281,8 +281,13 @@ def run_onnx(folder: Path, tasks: Sequence[str], rows: Sequence[str | tuple[str,
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(description["max_length"])
     tokenizer.enable_padding()
-    in_turn = description["tasks"][tasks[0]]["input"] == "two_sentences"
-    encoded = tokenizer.encode_batch([text for row in rows for text in row] if in_turn else rows)
+    task = description["tasks"][tasks[0]]
+    columns = zip(*([row] if isinstance(row, str) else row for row in rows), strict=True)
+    parts = zip(task["words"], columns, strict=True)
+    texts = [[text and f"{before}{text}{after}".strip() for text in column] for (before, after), column in parts]
+    made = list(zip(*texts, strict=True))
+    in_turn = task["input"] != "joint_pair"
+    encoded = tokenizer.encode_batch([text for row in made for text in row] if in_turn else made)
     inputs = {name: np.array([getattr(e, part) for e in encoded]) for name, part in description["inputs"].items()}
     return InferenceSession(folder / "model.onnx").run(list(tasks), inputs)
 

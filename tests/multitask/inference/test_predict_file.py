@@ -111,15 +111,16 @@ def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path)
 
 def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
     texts = [row["question"] for row in ROWS]
-    asked, twice = (
+    asked, again, twice = (
         [p.probability for p in model.predict("topic", [form.format(text) for text in texts])]
-        for form in ("ask: {}", "{0} {0}")
+        for form in ("ask: {}", "ask: {0}: {0}", "ask: {0} {0}")
     )
     model.tasks["topic"] = replace(model.tasks["topic"], text=("ask: {question}",))
     pandas.DataFrame({"question": texts, "other": texts}).to_csv(tmp_path / "i.csv", index=False)
     (tmp_path / "i.txt").write_text("\n".join(texts))
-    files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",), ("ask: {other}",)])]
-    for name, columns, expected in [*files, ("i.csv", ("question", "other"), twice)]:
+    files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
+    files += [("i.csv", ("{question}: {other}",), again), ("i.csv", ("question", "other"), twice)]
+    for name, columns, expected in files:
         predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, Reading(columns=columns))
         found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
         assert found == pytest.approx(expected, abs=1e-5)

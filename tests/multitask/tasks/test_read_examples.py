@@ -195,7 +195,9 @@ def test_texts_are_made_of_several_columns_and_words(tmp_path, caplog):
     assert read(path, topic(text=["t.q", "body"])).sentences == (["a b", "c"],)
     assert caplog.messages == [f"{path}: left out 1 row without a label or a sentence (line 3)"]
     pair = topic("pair_classification", text=["query: {t.q}", "{body} ({t.n})"])
-    assert read(path, pair).sentences == (["query: a"], ["b (3)"])
+    found = read(path, pair)
+    assert [*found.texts] == [["query: a"], ["b (3)"]]
+    assert found.sentences == (["a"], ["b (3)"])  # words around one column do not identify a text
     with pytest.raises(InputError, match=r"data\.jsonl: no column bodi; .*; did you mean body\?$"):
         read(path, topic(text="{t.q}: {bodi}"))
     with pytest.raises(InputError, match=r"data\.jsonl:1: t is \{.*\}; expected text"):
@@ -234,6 +236,16 @@ def test_rows_that_repeat_others_are_kept_left_out_or_refused(tmp_path, caplog, 
 
 
 # Rows held out as a development set.
+
+
+def test_tasks_hold_out_the_same_texts_whatever_their_words(tmp_path):
+    write(tmp_path, "q,c\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)))
+    plain, asked = (
+        load_rows(replace(topic(text=text, dev_share=0.3), train=Source(str(tmp_path / "data.csv"))), "dev")
+        for text in ("q", "query: {q}")
+    )
+    assert plain.sentences == asked.sentences
+    assert asked.take(np.array([1])).texts == [[f"query: {plain.sentences[0][1]}"]]
 
 
 def examples_of(rows: list[tuple[str, float]], classes: tuple[str, ...] = ()) -> Examples:
