@@ -1,0 +1,149 @@
+"""Make the data folder of the best model: the course's files with phrases, more question pairs and more scored pairs.
+
+    python -m scripts.best_data COURSE OUTPUT [--phrases TSV] [--pairs TSV] [--senteval FOLDER]
+
+`--phrases` has the columns phrase and sentiment; each whole sentence then stands in the file three times. `--pairs` has
+sentence1, sentence2 and is_duplicate. `--senteval` has the scored pairs of STS12 to STS16 and SICK, whose relatedness
+from 1 to 5 becomes a similarity from 0 to 5. No row of the new training files is in a dev or test set. Of the scored
+pairs, those are left out, too, of which both sentences share most words with those of a dev or test pair: the course's
+similarity sets are drawn from the same sources.
+"""
+
+import argparse
+import csv
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from minbert.files import atomic_folder
+from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.examples import Examples
+from multitask.data.tables import Row
+from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.treebank_phrases import HELD_OUT, SENTENCE_COPIES, course_rows, write_course_rows
+
+NEAR = 0.7
+"""Share of common words, of all words of two sentences, from which they count as nearly the same."""
+SETS = ("STS12", "STS13", "STS14", "STS15", "STS16")
+SICK = ("SICK_train", "SICK_trial", "SICK_test_annotated")
+
+ScoredPair = tuple[str, str, float]
+
+
+def scored_pairs(senteval: Path) -> Iterator[ScoredPair]:
+    """The pairs of STS12 to STS16 and of SICK, with similarities from 0 to 5."""
+    for name in SETS:
+        for gold in sorted((senteval / "STS" / f"{name}-en-test").glob("STS.gs.*.txt")):
+            texts = gold.with_name(gold.name.replace(".gs.", ".input."))
+            if texts.exists():  # not for the file of all sets
+                lines = zip(_lines(gold), _lines(texts), strict=True)
+                yield from ((*text.split("\t")[:2], float(score)) for score, text in lines if score.strip())
+    for name in SICK:
+        for line in _lines(senteval / "SICK" / f"{name}.txt")[1:]:
+            _, first, second, relatedness, *_ = line.split("\t")
+            yield first, second, (float(relatedness) - 1) * 1.25
+
+
+def _lines(path: Path) -> list[str]:
+    return [line.rstrip("\r") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
+
+
+def words(texts: list[str], vocabulary: dict[str, int], width: int) -> csr_matrix:
+    """Which words each text has  # [texts, width]."""
+    found = [sorted({vocabulary.setdefault(word, len(vocabulary)) for word in _words(text)}) for text in texts]
+    rows = np.repeat(np.arange(len(texts)), [len(ids) for ids in found])
+    ids = np.fromiter(chain.from_iterable(found), np.int64)
+    return csr_matrix((np.ones(len(ids), np.float32), (rows, ids)), (len(texts), width))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _shared(first: csr_matrix, second: csr_matrix) -> NDArray[np.float64]:
+    """Common words of two sets of texts by all their words, from 0 to 1  # [first, second]."""
+    common = (first @ second.T).toarray()
+    sizes = np.asarray(first.sum(1)), np.asarray(second.sum(1)).T
+    return common / np.maximum(sizes[0] + sizes[1] - common, 1)
+
+
+def nearly_held_out(pairs: list[ScoredPair], held_out: Examples) -> NDArray[np.bool_]:
+    """Which pairs nearly equal a held-out pair, in either order  # [pairs]."""
+    columns = [[pair[side] for pair in pairs] for side in (0, 1)]
+    width = len({word for text in chain(*columns, *held_out.sentences) for word in _words(text)})
+    vocabulary: dict[str, int] = {}
+    a, b, c, d = (words([*texts], vocabulary, width) for texts in (*columns, *held_out.sentences))
+    near = np.zeros(len(pairs), bool)
+    for start in range(0, len(pairs), 500):
+        part = slice(start, start + 500)
+        same = (_shared(a[part], c) >= NEAR) & (_shared(b[part], d) >= NEAR)
+        near[part] = (same | (_shared(a[part], d) >= NEAR) & (_shared(b[part], c) >= NEAR)).any(1)
+    return near
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(file, delimiter="\t")]
+
+
+def without(rows: list[Row], seen: NDArray[np.bool_]) -> list[Row]:
+    return [row for row, known in zip(rows, seen, strict=True) if not known]
+
+
+def main() -> None:
+    """Write the folder and say how many rows each file has."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("course", type=Path)
+    parser.add_argument("output", type=Path)
+    for option in ("--phrases", "--pairs", "--senteval"):
+        parser.add_argument(option, type=Path)
+    given = parser.parse_args()
+    tasks = chosen_tasks(given.course, MAIN_TASKS)
+    kept_out = {name: [load_rows(task, split) for split in HELD_OUT] for name, task in tasks.items()}
+    held_out = TrainedOn()
+    for examples in chain.from_iterable(kept_out.values()):
+        held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
+    rows: dict[str, list[Row]] = {}
+    for name, task in tasks.items():
+        examples = load_rows(task, "train")
+        seen = held_out.pairs_seen if len(examples.sentences) == 2 else held_out.sentences_seen
+        rows[name] = without([*course_rows(task, examples)], seen(*examples.sentences))
+    if given.phrases:
+        rows["sentiment"] *= SENTENCE_COPIES
+        known = {row["sentence"].lower() for row in rows["sentiment"]}
+        new = {row["phrase"].lower(): row for row in read(given.phrases) if row["phrase"].lower() not in known}
+        phrases = [{"sentence": row["phrase"], "sentiment": row["sentiment"]} for row in new.values()]
+        rows["sentiment"] += without(phrases, held_out.sentences_seen([row["sentence"] for row in phrases]))
+    if given.pairs:
+        pairs = [{key: row[key] for key in ("sentence1", "sentence2", "is_duplicate")} for row in read(given.pairs)]
+        rows["paraphrase"] += without(pairs, held_out.pairs_seen(*_columns(pairs)))
+    if given.senteval:
+        scored = [*{frozenset(pair[:2]): pair for pair in scored_pairs(given.senteval)}.values()]
+        known_pairs = TrainedOn.of_rows([hash_sentences(column) for column in _columns(rows["similarity"])])
+        more = [{"sentence1": a, "sentence2": b, "similarity": f"{score:g}"} for a, b, score in scored]
+        left_out = held_out.pairs_seen(*_columns(more)) | known_pairs.pairs_seen(*_columns(more))
+        for examples in kept_out["similarity"]:
+            left_out |= nearly_held_out(scored, examples)
+        rows["similarity"] += without(more, left_out)
+    with atomic_folder(given.output) as folder:
+        for name, task in tasks.items():
+            numbered = [{**row, "id": str(number)} for number, row in enumerate(rows[name])]
+            write_course_rows(folder / Path(task.sources["train"].file).name, task, numbered)
+            for path in (Path(task.sources[split].file) for split in HELD_OUT):
+                shutil.copyfile(path, folder / path.name)
+            print(f"{name}: {len(numbered):,} training rows")
+
+
+def _columns(rows: list[Row]) -> list[list[str]]:
+    return [[row[name] for row in rows] for name in ("sentence1", "sentence2")]
+
+
+if __name__ == "__main__":
+    main()
