@@ -141,6 +141,7 @@ class MultiLabel(Labelled):
 
     Args:
         label_separator: between the labels of a text.
+        empty: `none` reads an empty cell as no label. None: rows with an empty cell are left out.
         thresholds: a label is predicted above this probability; chosen on the dev set, label by label, for the best F1.
     """
 
@@ -148,6 +149,7 @@ class MultiLabel(Labelled):
 
     metric: Literal["macro_f1", "average_precision", "accuracy"] = "macro_f1"
     label_separator: str = "|"
+    empty: Literal["none"] | None = None
     thresholds: tuple[Finite, ...] = ()
 
     def __post_init__(self) -> None:
@@ -162,14 +164,17 @@ class MultiLabel(Labelled):
     def labels_from(self, row: Row) -> tuple[str, ...] | None:
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
-            return None if found is None else tuple(dict.fromkeys(map(self._label_of, found)))
+            if found is None:
+                return () if self.empty else None
+            return tuple(dict.fromkeys(map(self._label_of, found)))
         applies = {}
         for column in self.label:
             try:
                 applies[column] = flag(row.get(column))
             except ValueError as error:
                 raise ValueError(f"{column} is {quote(row[column])}; {error}") from None
-        return None if None in applies.values() else tuple(column for column, value in applies.items() if value)
+        blank = None in applies.values() and not self.empty
+        return None if blank else tuple(column for column, value in applies.items() if value)
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order({name for row in labels for name in row})

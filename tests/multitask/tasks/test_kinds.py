@@ -171,6 +171,9 @@ def test_several_labels_come_from_lists_text_and_columns():
     columns = declared("multilabel", label=["b", "a", "1"])
     values = [("0", "1", 1), (0, 0.0, False), ("1", "", "0"), ("1.0", "False", "0")]
     assert [columns.labels_from(dict(zip(("b", "a", "1"), row, strict=True))) for row in values] == expected
+    none = [replace(task, empty="none") for task in (lists, columns)]
+    assert [none[0].labels_from({"c": blank}) for blank in (None, " ", "b")] == [(), (), ("b",)]
+    assert none[1].labels_from({"b": "", "a": 1, "1": None}) == ("a",)
     assert columns.names == lists.names
     encoded, names = columns.encode_labels([("a", "1"), (), ("b",)])
     assert (encoded.tolist(), names) == ([[0, 1, 1], [0, 0, 0], [1, 0, 0]], ("b", "a", "1"))
