@@ -6,7 +6,7 @@ from pathlib import Path
 from multitask.cli.commands import Predict
 from multitask.data.text_lines import suffixes
 from multitask.inference.data_of_run import data_for, replaced_files_named, run_of
-from multitask.inference.predict_file import Reading, common_format, predict_file
+from multitask.inference.predict_file import common_format, predict_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runs.artefact import locate_model
@@ -27,9 +27,9 @@ def _predict_input(options: Predict, source: Path) -> None:
     declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
     file_format = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
     file_format = replace(file_format, separator=options.separator or file_format.separator)
-    reading = Reading(options.text, form, file_format)
+    read = options.text, file_format, form
     with replaced_files_named(output):
-        predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
+        predict_file(model, options.task, source, output, model.runtime, *read, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)
 

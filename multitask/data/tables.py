@@ -198,11 +198,8 @@ class Table:
     def require(self, columns: Sequence[str]) -> None:
         """Raise InputError unless the table has all of these columns."""
         for name in [column for column in columns if not self.has(column)]:
-            known = [
-                *filter(None, self.columns),
-                *islice(chain.from_iterable(map(_names_in, self.examples)), MOST_NAMES),
-            ]
-            known = list(dict.fromkeys(known))
+            nested = islice(chain.from_iterable(map(_names_in, self.examples)), MOST_NAMES)
+            known = list(dict.fromkeys(chain(filter(None, self.columns), nested)))
             there = f"the columns are {listed(known)}" if known else "the header names no columns"
             hint = did_you_mean(name, known)
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):

@@ -1,7 +1,7 @@
 """Predict the rows of a file of any format, which may be larger than memory, and add columns to its own."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,41 +27,36 @@ from multitask.tasks.task import Task
 ROWS_PER_BLOCK = 8192
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How a file is read. A text file has a sentence a line, or the two of a pair with a tab between them."""
-
-    columns: tuple[str, ...] = ()  # of the sentences; empty: those that each task's declaration names
-    form: str = ".txt"  # the format of standard input
-    format: Format | None = None  # how it is written; None: as the tasks' own files are
-
-
 def predict_file(
     model: MultitaskModel,
     tasks: Sequence[str],
     source: Path,
     output: Path,
     runtime: Runtime,
-    reading: Reading = Reading(),
+    columns: Sequence[str] = (),
+    file_format: Format | None = None,
+    form: str = ".txt",
     probabilities: bool = False,
     prefix: str = "",
 ) -> int:
     """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
 
-    `tasks` are all tasks of the model whose columns the file has if none are named. `-` stands for standard input and
-    output. `probabilities` adds a column with the probability of each class, too; names of added columns begin with
+    `tasks` are all tasks of the model whose columns the file has if none are named. A text file has a sentence a line,
+    or the two of a pair with a tab between them. `-` stands for standard input, whose format is the suffix `form`, and
+    output. `columns` are those of the sentences, and `file_format` says how the file is written, if not as the tasks
+    declare. `probabilities` adds a column with the probability of each class, too; names of added columns begin with
     `prefix`. Returns the number of rows. Raises InputError for no such task, a missing column, a value that is not
     text, or an added column that the file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
-    form = reading.form if str(source) == "-" else suffixes(source)[0]
-    file_format = reading.format or common_format([model.tasks[name] for name in named], form)
+    form = form if str(source) == "-" else suffixes(source)[0]
+    file_format = file_format or common_format([model.tasks[name] for name in named], form)
     read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
     table = read()
     if form == ".txt" and all(model.tasks[name].pair for name in named):
         table = _table_of_pairs(table)
-    columns = reading.columns or (table.columns if form == ".txt" else ())
+    columns = columns or (table.columns if form == ".txt" else ())
     named = named if tasks else _fitting(model, named, columns, table)
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
@@ -122,7 +117,7 @@ def _table_of_pairs(table: Table) -> Table:
     return replace(table, columns=columns, rows=rows())
 
 
-def _fitting(model: MultitaskModel, names: list[str], columns: tuple[str, ...], table: Table) -> list[str]:
+def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: Table) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
     own = [model.tasks[name] for name in names]
     read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.text))}
@@ -133,7 +128,7 @@ def _fitting(model: MultitaskModel, names: list[str], columns: tuple[str, ...], 
     return fit or names
 
 
-def _contents(task: Task, columns: tuple[str, ...], table: Table) -> tuple[Template, ...]:
+def _contents(task: Task, columns: Sequence[str], table: Table) -> tuple[Template, ...]:
     """What a task's sentences are in the table's columns."""
     read = _read(task, columns)
     if len(read) != len(task.text):
@@ -142,7 +137,7 @@ def _contents(task: Task, columns: tuple[str, ...], table: Table) -> tuple[Templ
     return read
 
 
-def _read(task: Task, columns: tuple[str, ...]) -> tuple[Template, ...]:
+def _read(task: Task, columns: Sequence[str]) -> tuple[Template, ...]:
     return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.contents
 
 

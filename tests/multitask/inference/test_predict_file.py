@@ -23,7 +23,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data import read_tables
 from multitask.inference import predict_file as module
-from multitask.inference.predict_file import Reading, predict_file
+from multitask.inference.predict_file import predict_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
@@ -121,7 +121,7 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
     files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
     files += [("i.csv", ("{question}: {other}",), again), ("i.csv", ("question", "other"), twice)]
     for name, columns, expected in files:
-        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, Reading(columns=columns))
+        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, columns)
         found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
         assert found == pytest.approx(expected, abs=1e-5)
     assert asked != pytest.approx(twice, abs=1e-3)
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(
     monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # so that the last row is not known when the file is opened
     write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], **row}])
     with pytest.raises(InputError, match=message):
-        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, Reading(columns=columns))
+        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, columns)
     assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
 
 
@@ -227,7 +227,7 @@ def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny
     one, other = (p.value for p in model.predict("d", [("a film", "good time"), ("good time", "a film")]))
     assert abs(one - other) > 1e-4
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(other, abs=1e-5)
-    named = Reading(columns=("sentence1", "sentence2"))
+    named = ("sentence1", "sentence2")
     predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU, named)
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
 
