@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +42,15 @@ class PaddedBatch:
     token_type_ids: Tensor  # [batch, seq] int64
 
 
+class Encoded(NamedTuple):
+    """Encoded sentences or pairs."""
+
+    ids: list[Ids]  # token ids of each
+    types: list[Ids]
+    cut: int  # how many were longer than the largest length
+    unread: int  # how many have more unknown tokens than known ones, or no token although they are not empty
+
+
 class Tokenizer:
     """A checkpoint's tokenizer. It truncates to a given length; the truncation settings of its file have no effect.
 
@@ -64,6 +73,8 @@ class Tokenizer:
         self.pad_token_id = self._special("[PAD]", "<pad>")
         self.mask_token_id = self._special("[MASK]", "<mask>")
         self.special_ids = tuple(sorted(i for i, token in backend.get_added_tokens_decoder().items() if token.special))
+        unknown = backend.token_to_id(getattr(backend.model, "unk_token", None) or "")
+        self.unknown_id = -1 if unknown is None else int(unknown)
 
     @property
     def vocabulary_size(self) -> int:
@@ -83,24 +94,34 @@ class Tokenizer:
         self, first: Sequence[str], second: Sequence[str], max_length: int | None = None
     ) -> tuple[list[Ids], list[Ids]]:
         """Token ids and types of joint encodings `[CLS] a [SEP] b [SEP]`; the longer sentence is cut first."""
-        ids, types, _ = self.encode_and_count_cut(list(zip(first, second, strict=True)), max_length)
-        return ids, types
+        encoded = self.encode_and_count(list(zip(first, second, strict=True)), max_length)
+        return encoded.ids, encoded.types
 
-    def encode_and_count_cut(
-        self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None
-    ) -> tuple[list[Ids], list[Ids], int]:
-        """Token ids and types of sentences, or of pairs as joint encodings; and how many inputs were cut."""
-        ids, types, cut = [], [], 0
-        for encoding in self._encode(inputs, max_length):
-            ids.append(np.array(encoding.ids, np.int32))
+    def encode_and_count(self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None) -> Encoded:
+        """Encode sentences, or pairs jointly, and count those that were cut or cannot be read."""
+        ids, types, cut, unread = [], [], 0, 0
+        for text, encoding in zip(inputs, self._encode(inputs, max_length), strict=True):
+            row = encoding.ids
+            ids.append(np.array(row, np.int32))
             types.append(np.array(encoding.type_ids, np.int32))
             cut += bool(encoding.overflowing)
-        return ids, types, cut
+            unread += self._cannot_read(text, row)
+        return Encoded(ids, types, cut, unread)
 
-    def lengths(self, sentences: Sequence[str]) -> NDArray[np.int64]:
-        """Number of tokens of each sentence without cutting, specials included, [sentences]."""
+    def lengths(self, sentences: Sequence[str]) -> tuple[NDArray[np.int64], int]:
+        """Number of tokens of each sentence without cutting, specials included, [sentences]; how many are unread."""
         self.backend.no_truncation()
-        return np.fromiter((len(encoding.ids) for encoding in self._encodings(sentences)), np.int64)
+        lengths, unread = np.empty(len(sentences), np.int64), 0
+        for number, encoding in enumerate(self._encodings(sentences)):
+            row = encoding.ids
+            lengths[number] = len(row)
+            unread += self._cannot_read(sentences[number], row)
+        return lengths, unread
+
+    def _cannot_read(self, text: str | tuple[str, str], row: list[int]) -> bool:
+        """Whether most tokens of a text are unknown, or a text that is not empty has none."""
+        own = len(row) - self.backend.num_special_tokens_to_add(isinstance(text, tuple))
+        return row.count(self.unknown_id) > own / 2 if own else bool("".join(text))
 
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
         """Encode into a padded batch."""

@@ -16,6 +16,7 @@ def search(options: Search) -> None:
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
     found = nearest(encoder.encode(queries, dimensions=index.vectors.shape[1]), index.vectors, options.top)
+    encoder.unread.warn(options.queries)
     texts = index.texts_of(set(found.indices.ravel().tolist()))
     with table_writer(options.output, COLUMNS, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):

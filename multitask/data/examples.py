@@ -81,6 +81,7 @@ class Tokens:
     types: Ids | None  # [total] int32 token types; None if all are zero
     offsets: NDArray[np.int64]  # [rows + 1]
     cut: int = 0  # number of rows that were longer than the maximal length
+    unread: int = 0  # number of rows of which the tokenizer knows less than half
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -104,9 +105,41 @@ def tokenise(
 ) -> Tokens:
     """Tokenise and truncate texts, with second ones jointly: `[CLS] text [SEP] second [SEP]`."""
     inputs = texts if second is None else list(zip(texts, second, strict=True))
-    ids, types, cut = tokenizer.encode_and_count_cut(inputs, max_length)
+    ids, types, cut, unread = tokenizer.encode_and_count(inputs, max_length)
     offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut)
+    return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut, unread)
+
+
+class Unread:
+    """Counts texts that a tokenizer cannot read, to warn of them once."""
+
+    def __init__(self, texts: int = 0, unread: int = 0) -> None:
+        self.texts, self.unread = texts, unread
+
+    def add(self, texts: int, unread: int) -> None:
+        """Count further texts, and how many of them are unread."""
+        self.texts, self.unread = self.texts + texts, self.unread + unread
+
+    def __str__(self) -> str:
+        return (
+            f"most tokens of {self.unread:,} of {self.texts:,} texts are unknown ([UNK]), so the model can hardly tell "
+            "these texts apart; take a model whose vocabulary has their script"
+        )
+
+    def warn(self, source: object) -> None:
+        """Log one warning if there are any, and begin anew."""
+        if self.unread:
+            logger.warning("%s: %s", source, str(self))
+        self.texts = self.unread = 0
+
+
+def warn_of_tokens(source: str, columns: Sequence[Tokens], tokenizer: Tokenizer, max_length: int | None) -> None:
+    """Log one warning that counts texts that were cut, and one of those that the tokenizer cannot read."""
+    texts = sum(map(len, columns))
+    if cut := sum(tokens.cut for tokens in columns):
+        length = tokenizer.max_length if max_length is None else max_length
+        logger.warning("%s: cut %d of %d texts to %d tokens (--max-length)", source, cut, texts, length)
+    Unread(texts, sum(tokens.unread for tokens in columns)).warn(source)
 
 
 def _joined(rows: Sequence[Ids]) -> Ids:
@@ -122,16 +155,13 @@ class LabelledData:
 
     @classmethod
     def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples, pairs as one input if `joint`; a warning counts the texts that are cut."""
+        """Tokenise examples, pairs as one input if `joint`; warnings count texts that are cut or unread."""
         if joint and len(examples.sentences) == 2:
             first, second = examples.texts
             columns = [tokenise(first, tokenizer, max_length, second)]
         else:
             columns = [tokenise(texts, tokenizer, max_length) for texts in examples.texts]
-        if cut := sum(tokens.cut for tokens in columns):
-            length = tokenizer.max_length if max_length is None else max_length
-            texts = sum(map(len, columns))
-            logger.warning("%s: cut %d of %d texts to %d tokens (--max-length)", examples.source, cut, texts, length)
+        warn_of_tokens(examples.source, columns, tokenizer, max_length)
         return cls(examples, tuple(columns))
 
     def __len__(self) -> int:

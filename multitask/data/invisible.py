@@ -20,6 +20,11 @@ def is_blank(text: str) -> bool:
     return BLANK.fullmatch(text) is not None
 
 
+def seen(text: str) -> str:
+    """A text without the white space around it; empty if it is blank."""
+    return "" if is_blank(text) else text.strip()
+
+
 def spelled(text: str) -> str:
     """A text in quotes, as TOML reads it, with escapes for what nobody sees and for marks that are not composed."""
     composed = unicodedata.is_normalized("NFC", text)

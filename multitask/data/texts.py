@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from minbert.errors import InputError
+from multitask.data.invisible import seen
 from multitask.data.problems import quote
 from multitask.data.tables import Format, Row, Table, value_of
 
@@ -42,7 +43,7 @@ class Template:
                 value = str(value)
             if not isinstance(value, str | None):
                 raise ValueError(f"{column} is {quote(value)}; expected text")
-            values.append((value or "").strip())
+            values.append(seen(value or ""))
         return self.text(values)
 
     @property
@@ -112,4 +113,4 @@ def prompted(prompt: str, texts: Iterable[str]) -> list[str]:
     made = template(prompt)
     if made.columns != ("text",) or "{" not in prompt:
         raise InputError(f'prompt is {quote(prompt)}; expected {{text}} where the sentence stands: "query: {{text}}"')
-    return [made.text([text.strip()]) for text in texts]
+    return [made.text([seen(text)]) for text in texts]

@@ -82,6 +82,7 @@ def embed_file(
             shown.add(len(block))
         if not count:
             raise InputError(f"{source}: no sentence; expected one sentence per line")
+        encoder.unread.warn(source)
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings

@@ -86,6 +86,7 @@ def predict_file(
             write(rows)
             count += len(rows)
     table.warn("predicted", "with an empty text", sorted(empty))
+    model.unread.warn(table.name)
     return count
 
 

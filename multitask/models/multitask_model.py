@@ -20,7 +20,7 @@ from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
-from multitask.data.examples import Rows
+from multitask.data.examples import Rows, Unread
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.data.tables import Format
@@ -82,6 +82,7 @@ class MultitaskModel(nn.Module):
         self.heads_config = heads
         self.max_length = max_length
         self.runtime = Runtime(torch.device("cpu"), "fp32")  # of predictions
+        self.unread = Unread()  # texts that were predicted
         self.heads = build_heads(list(tasks.values()), encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
@@ -131,7 +132,9 @@ class MultitaskModel(nn.Module):
         if not isinstance(rows, pandas.DataFrame):
             texts = columns_of(list(rows) if isinstance(rows, pandas.Series) else rows)
             warn_of_empty_texts(texts)
-            return predict_columns(self, texts, tasks)
+            predicted = predict_columns(self, texts, tasks)
+            self.unread.warn("predicted texts")
+            return predicted
         table, named = table_of(rows.rename(columns=str)), tasks_for(self, None, tasks)  # columns are named by texts
         reads = {name: self.tasks[name].text_columns for name in named}
         fitting = [name for name in named if tasks is not None or all(map(table.has, reads[name]))]
@@ -146,6 +149,7 @@ class MultitaskModel(nn.Module):
             texts = list(map(list, zip(*made, strict=True))) or [[]]
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
+        self.unread.warn(FRAME)
         return found
 
     def predict_frame(
@@ -183,7 +187,7 @@ class MultitaskModel(nn.Module):
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(self._own_heads(), temporary / HEADS)
-            tasks = {n: task.declaration() | task.file_format.changed() for n, task in self.tasks.items()}
+            tasks = {name: task.kept() for name, task in self.tasks.items()}
             description = Description(tasks, self.pooling, self.heads_config, self.max_length)
             write_json(temporary / DESCRIPTION, asdict(description))
 
@@ -323,15 +327,17 @@ def _warn_once(message: str) -> None:
 def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[NDArray[np.int64], Sequences]:
     """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
     inputs: Sequence[Sequence[Any]] = [list(zip(*columns, strict=True))] if joint else columns
-    encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
-    if any(cut for *_, cut in encoded):
+    encoded = [model.tokenizer.encode_and_count(column, model.max_length) for column in inputs]
+    for column in encoded:
+        model.unread.add(len(column.ids), column.unread)
+    if any(column.cut for column in encoded):
         _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
 
     def sequences(rows: Rows) -> tuple[list[Ids], list[Ids]]:
-        pairs = [(ids[row], types[row]) for ids, types, _ in encoded for row in rows]
+        pairs = [(column.ids[row], column.types[row]) for column in encoded for row in rows]
         return [ids for ids, _ in pairs], [types for _, types in pairs]
 
-    return np.sum([[len(sequence) for sequence in ids] for ids, *_ in encoded], axis=0), sequences
+    return np.sum([[len(sequence) for sequence in column.ids] for column in encoded], axis=0), sequences
 
 
 def outputs(

@@ -19,6 +19,7 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
+from multitask.data.examples import Unread
 from multitask.data.problems import reason as cause
 from multitask.data.texts import prompted
 from multitask.models.config import Pooling
@@ -111,6 +112,7 @@ class SentenceTransformersEncoder:
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
+        self.unread = Unread()  # the library counts nothing
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
         """Hash (64 hex digits) of the model's files and the pooling, which decide an embedding up to rounding."""
 

@@ -10,6 +10,7 @@ import pandas
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
+from multitask.data.invisible import seen
 from multitask.data.problems import LOGGER, listed, quote
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labelled import Labelled
@@ -107,4 +108,4 @@ def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
             expected = "a pair of sentences" if width == 2 else "text"
             raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
     # Training rows have no white space around their texts, which some tokenizers would see.
-    return [[text.strip() for text in column] for column in zip(*tuples, strict=True)] or [[]]
+    return [[seen(text) for text in column] for column in zip(*tuples, strict=True)] or [[]]

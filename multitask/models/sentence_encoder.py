@@ -20,7 +20,7 @@ from minbert.inference_layer import processor_has_bf16, to_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.examples import Rows
+from multitask.data.examples import Rows, Unread
 from multitask.data.problems import quote
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import compute_in_batches
@@ -54,6 +54,7 @@ class SentenceEncoder:
         self.pooling = pooling
         self.runtime = runtime
         self.max_length = tokenizer.max_length if max_length is None else max_length
+        self.unread = Unread()  # texts that were encoded
 
     @classmethod
     def load(
@@ -158,7 +159,9 @@ class SentenceEncoder:
                 value = f"{quote(text)} ({type(text).__name__})"
                 raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
         texts = texts if prompt is None else prompted(prompt, texts)
-        tokens = self.tokenizer.encode(texts, self.max_length if max_length is None else max_length)
+        encoded = self.tokenizer.encode_and_count(texts, self.max_length if max_length is None else max_length)
+        self.unread.add(len(texts), encoded.unread)
+        tokens = encoded.ids
         on_cpu = self.runtime.device.type == "cpu"
 
         def embed(rows: Rows) -> Tensor:

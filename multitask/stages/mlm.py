@@ -16,7 +16,7 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
-from multitask.data.examples import tokenise
+from multitask.data.examples import tokenise, warn_of_tokens
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.runs.artefact import Weights
@@ -78,6 +78,7 @@ class MaskedTraining(SourceTraining):
     def _source(self, sentences: list[str]) -> MaskedSource:
         begin, config = self.begin, self.config
         tokens = tokenise(sentences, begin.tokenizer, config.max_length)
+        warn_of_tokens(", ".join(config.sources), [tokens], begin.tokenizer, config.max_length)
         words = begin.encoder.embeddings.word
         return MaskedSource((tokens,), begin.tokenizer, config.masking.mask_share, self.head, words)
 

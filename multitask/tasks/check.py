@@ -12,7 +12,7 @@ import pandas
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import Examples
+from multitask.data.examples import Examples, Unread
 from multitask.data.invisible import spelled
 from multitask.data.problems import aligned, plain, quote
 from multitask.data.tables import Source
@@ -111,7 +111,9 @@ class DataReport:
         """Add the report of a file; returns the distinct hashes of its sentences."""
         hashes = np.stack([hash_sentences(column) for column in read.sentences], axis=1)  # [rows, columns]
         repeated = len(hashes) - len(np.unique(hashes, axis=0))
-        lengths = self.tokenizer.lengths([*chain(*read.texts)])
+        lengths, unread = self.tokenizer.lengths([*chain(*read.texts)])
+        if unread:
+            self.hints.append(f"{name}: {Unread(len(lengths), unread)}")
         tokens = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
         cut = float(np.mean(lengths > self.max_length))
         self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, cut, labels))

@@ -130,6 +130,9 @@ class Labelled(Task):
         """The task with plain cross-entropy as its loss."""
         return replace(self, class_weights=None, focal=0.0)
 
+    def kept(self) -> dict[str, Any]:
+        return {**super().kept(), "labels": list(self.labels)}
+
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
         found = super().declaration(tuned)
         return {**found, "labels": list(self.names)} if self.labels else found

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from multitask.data.invisible import REMOVED, is_blank
+from multitask.data.invisible import REMOVED, seen
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LARGEST = float(np.finfo(np.float32).max)
@@ -27,7 +27,7 @@ def label_name(value: Any) -> str | None:
     Raises ValueError if the value is neither text nor a number.
     """
     if isinstance(value, str):
-        return None if is_blank(value) else value.strip()
+        return seen(value) or None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if not isinstance(value, int | float):
@@ -63,8 +63,8 @@ def number(value: Any) -> float | None:
 def parts(value: Any, separator: str) -> list[str] | None:
     """The labels in a list, in the text of a JSON list, or in a text with separators; None if the value is blank."""
     if isinstance(value, str):
-        text = value.strip()
-        if is_blank(text):
+        text = seen(value)
+        if not text:
             return None
         try:
             as_written: dict[str, Any] = {"parse_int": str, "parse_float": str}

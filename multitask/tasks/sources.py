@@ -13,6 +13,7 @@ import numpy as np
 from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
 from multitask.data.examples import Examples, Rows, texts_of
+from multitask.data.invisible import seen
 from multitask.data.problems import OnProblem, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.shuffle_and_batch import drawn_rows
@@ -58,7 +59,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     for line, row in table.rows:
         if len(rows) == limit:
             break
-        texts = [row[column].strip() for column in layout.columns]
+        texts = [seen(row[column]) for column in layout.columns]
         if all(texts):
             rows.append(texts)
         else:

@@ -169,8 +169,12 @@ class Task(Format, ABC):
             raise self.problem(f"no {split} file is declared")
         return self.sources[split]
 
+    def kept(self) -> dict[str, Any]:
+        """What a trained model keeps of it, as JSON types: its declaration, and how its files are written."""
+        return self.declaration() | self.file_format.changed()
+
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
-        """What a trained model keeps of it, as JSON types; what is chosen on the dev set only if `tuned`."""
+        """What decides its meaning, as JSON types; what is chosen on the dev set only if `tuned`."""
         left_out = {*WHERE, *([] if tuned else TUNED)}
         fields = adapter(type(self)).dump_python(self, mode="json", exclude_defaults=True, exclude=left_out)
         return {"kind": self.kind, **fields}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows, tokenise
+from multitask.data.examples import Examples, Rows, tokenise, warn_of_tokens
 from multitask.data.shuffle_and_batch import epoch_rows
 from multitask.models.pooling import leading
 from multitask.objectives import Objective, alignment, uniformity, unit
@@ -55,6 +55,7 @@ class ContrastiveSource(Source):
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
         self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
         columns = [tokenise(column, tokenizer, max_length) for column in paired.texts]
+        warn_of_tokens(paired.source, columns, tokenizer, max_length)
         numbers: dict[str, int] = {}
         # One number per row for each column; equal sentences have equal numbers, also across columns.
         identities = [

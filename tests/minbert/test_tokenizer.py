@@ -19,6 +19,8 @@ from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
 from minbert import load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
+from minbert.tokenizer import Tokenizer
+from tests.conftest import SPECIALS, word_piece
 from tests.minbert.equivalence import composed_sentences
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
@@ -35,6 +37,17 @@ VARIED = [
     "😀 👩‍👩‍👧 ﬁ ① e\u0301",
     *composed_sentences(40),
 ]
+
+
+def test_inputs_with_more_unknown_tokens_than_known_ones_are_counted():
+    """Of an accent alone an uncased BERT keeps nothing; of a word of more than 100 letters, it keeps one token."""
+    tokenizer = Tokenizer(word_piece([*SPECIALS, "w", "##w"]), 8, {})
+    read = ["w", "w x", "w x, w w", "", "w " * 5 + "x " * 5]
+    unread = ["x", "w x y", "\u0301", "w" * 101]
+    assert tokenizer.encode_and_count([*read, *unread]).unread == len(unread)
+    assert tokenizer.encode_and_count([("w", "x y"), ("w w", "x y"), ("", ""), ("\u0301", "")]).unread == 2
+    lengths, count = tokenizer.lengths([*read, *unread])
+    assert (lengths.tolist(), count) == ([3, 4, 7, 2, 12, 3, 5, 2, 3], len(unread))
 
 
 @pytest.fixture(scope="module")

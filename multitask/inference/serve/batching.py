@@ -116,9 +116,9 @@ class Batcher:
         loop = asyncio.get_running_loop()
         job = Job(deque(inputs), len(inputs), finish, loop.create_future())
         self.waiting += job.size
-        encode = self.model.tokenizer.encode_and_count_cut
+        encode = self.model.tokenizer.encode_and_count
         try:
-            ids, types, _ = await loop.run_in_executor(self._tokenising, encode, inputs, self.model.max_length)
+            ids, types, *_ = await loop.run_in_executor(self._tokenising, encode, inputs, self.model.max_length)
             job.left = deque(zip(ids, types, strict=True))
             self._jobs.append(job)
             self._changed.set()

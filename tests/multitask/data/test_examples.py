@@ -27,7 +27,7 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, ma
     expected = [first[i] for i in ROWS] + [second[i] for i in ROWS]
     lengths = [len(a) + len(b) for a, b in zip(first, second, strict=True)]
     types = [np.zeros(len(row)) for row in expected]
-    whole = [*tokenizer.lengths(TEXTS), *tokenizer.lengths(SECOND)]
+    whole = [*tokenizer.lengths(TEXTS)[0], *tokenizer.lengths(SECOND)[0]]
     if joint:
         encoded, kinds = tokenizer.encode_pairs(TEXTS, SECOND, max_length)
         assert {0, 1} == {int(kind) for row in kinds for kind in row}
@@ -40,6 +40,17 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, ma
     limit = max_length or tokenizer.max_length
     cut = sum(int(length) > limit for length in whole)
     assert caplog.messages == [f"data.csv: cut {cut} of {len(whole)} texts to {limit} tokens (--max-length)"]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_texts_that_the_tokenizer_cannot_read_are_counted(tokenizer, joint, caplog):
+    """Khmer is not in the vocabulary, and of an accent alone an uncased BERT keeps nothing."""
+    examples = Examples(
+        (["\u1781 \u1782", "A band", "\u0301", ""], ["\u1781", "\u1781", "\u0301", ""]), None, (), None, "x"
+    )
+    LabelledData.tokenised(examples, tokenizer, None, joint)
+    (message,) = caplog.messages  # of the pair with "A band", two of three tokens are known
+    assert message.startswith(f"x: most tokens of {2 if joint else 5} of {4 if joint else 8} texts are unknown ([UNK])")
 
 
 def test_of_no_rows_there_are_no_tokens(tokenizer):

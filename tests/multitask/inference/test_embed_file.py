@@ -33,6 +33,19 @@ def test_embeddings_equal_those_of_all_sentences(encoder, tmp_path, monkeypatch,
     np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=normalize, dimensions=size), atol=1e-6)
 
 
+def test_blank_lines_are_skipped_and_texts_that_cannot_be_read_are_counted_once(encoder, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "SENTENCES_PER_BLOCK", 2)
+    (tmp_path / "t.txt").write_text(
+        "\u1781\n\u200b\u200d\n" + "\n".join(SENTENCES[:3]) + "\n\ufeff \n\u1782\n", "utf-8"
+    )
+    assert embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)[0] == 5
+    assert [message.partition(",")[0] for message in caplog.messages] == [
+        f"{tmp_path / 't.txt'}: skipped 2 blank lines",
+        f"{tmp_path / 't.txt'}: most tokens of 2 of 5 texts are unknown ([UNK])",
+    ]
+    assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == ["\u1781", *SENTENCES[:3], "\u1782"]
+
+
 def test_a_column_of_a_table(encoder, tmp_path):
     (tmp_path / "t.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in SENTENCES))
     embed_file(encoder, tmp_path / "t.jsonl", tmp_path / "e.npy", "body", False)

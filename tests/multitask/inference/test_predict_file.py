@@ -316,16 +316,33 @@ def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(mo
 
 
 def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
-    write(tmp_path / "i.csv", [{"question": text} for text in ("Who?", " ", "Why?", "a", "", "b")])
+    write(tmp_path / "i.csv", [{"question": text} for text in ("Who?", " ", "Why?", "a", "\u200b\u200d", "b")])
     predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
     (message,) = caplog.messages
     assert message == f"{tmp_path / 'i.csv'}: predicted 2 rows with an empty text (lines 3, 6)"
     caplog.clear()
-    model.predict("topic", ["Who?", "", " "])
+    model.predict("topic", ["Who?", "\ufeff", " "])
     model.predict("same", [("a", "b"), ("a", "")])
     assert caplog.messages == [
         "predicted 2 rows with an empty text (rows 1, 2, counted from 0)",
         "predicted 1 row with an empty text (row 1, counted from 0)",
+    ]
+
+
+def test_texts_that_the_tokenizer_cannot_read_are_counted_once(model, tmp_path, caplog):
+    write(tmp_path / "i.csv", [{"question": text} for text in ("\u1781", "Who?", "\u1782 \u1783", "\u1784", "", "b")])
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert [message for message in caplog.messages if "unknown" in message] == [
+        f"{tmp_path / 'i.csv'}: most tokens of 3 of 6 texts are unknown ([UNK]), so the model can hardly tell these "
+        "texts apart; take a model whose vocabulary has their script"
+    ]
+    caplog.clear()
+    model.predict("topic", pandas.DataFrame({"question": ["\u1781", "Who?"]}))
+    model.predict("topic", ["Who?"])
+    model.predict("same", [("Who?", "\u1781")])
+    assert [message.partition(" are")[0] for message in caplog.messages] == [
+        "the data frame: most tokens of 1 of 2 texts",
+        "predicted texts: most tokens of 1 of 2 texts",
     ]
 
 

@@ -44,7 +44,7 @@ def run(run_stage):
 @pytest.fixture
 def begun(problem):
     """What is handed to the training loop."""
-    return lambda config=CONFIG: problem(mlm, config)
+    return lambda config=CONFIG, **arguments: problem(mlm, config, **arguments)
 
 
 def texts(source: MaskedSource) -> list[str]:
@@ -68,6 +68,12 @@ def test_different_sentences_are_trained_on_or_held_out(begun, tiny_encoder, dat
         assert sorted(rows) == list(range(LINES - 8))
     other_seed = begun(replace(CONFIG, seed=1))
     assert texts(other_seed.dev) == dev
+
+
+def test_texts_that_the_tokenizer_cannot_read_are_counted(begun, tmp_path, caplog):
+    (tmp_path / "own.txt").write_text("A band.\n\u1781\n\u1782 \u1783\nA film.\n", "utf-8")
+    begun(replace(CONFIG, sources=("own.txt",), dev_share=0.0), data=tmp_path)
+    assert caplog.messages[-1].startswith("own.txt: most tokens of 2 of 4 texts are unknown ([UNK])")
 
 
 def test_sources_are_read_to_their_limit_and_repeated_sentences_once(begun, data):

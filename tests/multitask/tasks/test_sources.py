@@ -17,7 +17,7 @@ READ = ["First one.", "Second, caf\u00e9\u2028same line", "Third"]
     [
         (
             TRIPLETS,
-            'sent0,sent1,hard_neg\n"Two dogs, run.",Animals move.,"""No"" dog."\nx,,z\na, b ,c\n',
+            'sent0,sent1,hard_neg\n"Two dogs, run.",Animals move.,"""No"" dog."\nx,\u2060,z\na, b ,c\n',
             (["Two dogs, run.", "a"], ["Animals move.", "b"], ['"No" dog.', "c"]),
             "1 row without a sentence (line 3)",
         ),
