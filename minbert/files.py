@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import io
 import json
 import os
 import re
@@ -27,10 +26,11 @@ LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
 LARGEST_TOML = 2**21
 """Bytes of the largest TOML file: a table takes a kilobyte of memory."""
+LARGEST_ARRAYS = 2**30
+"""Bytes of the largest file of arrays: a record has 8 bytes for each sentence that a model was trained on."""
 MANY_DOTS = re.compile(r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""")
 EXPANSION, UNSUSPECTED = 100, 2**26
 """Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
-_OF_ARCHIVES = (zlib.error, zipfile.BadZipFile)
 MOST_NAMES = 1000  # of a folder, that are looked through for the one that was meant
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota without space."""
@@ -74,7 +74,7 @@ def refuse_expanding_archive(path: Path, unsuspected: int = UNSUSPECTED) -> None
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except (OSError, ValueError, NotImplementedError, *_OF_ARCHIVES):
+    except (OSError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile):
         return  # whoever reads it says what is wrong
     refuse_expansion(path, sum(member.file_size for member in members), None, unsuspected)  # members may overlap
     for member in members:
@@ -143,19 +143,21 @@ def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
     """Read arrays of an .npz file, without pickles.
 
     Raises:
-        InputError: the file or an array is missing or damaged.
+        InputError: the file or an array is missing or damaged, or the file is larger than `LARGEST_ARRAYS`.
     """
     import numpy as np
 
     if not path.is_file():
         raise InputError(f"{path}: no such file; run the command of this run again")
+    refuse_large(path, LARGEST_ARRAYS)
     refuse_expanding_archive(path)
-    content = io.BytesIO(path.read_bytes())  # an error of the disk is not one of the content
     try:
-        with np.load(content, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names or arrays.files}
     # Damage may name another compression, a password, a place outside the file, or more memory than there is.
-    except (OSError, EOFError, LookupError, ValueError, TypeError, RuntimeError, MemoryError, *_OF_ARCHIVES) as error:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # of the disk
         raise InputError(f"{path}: damaged ({error!s:.200}); delete it and run the command of this run again") from None
 
 

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, sha256_of_file
 from multitask.runs.artefact import is_run
 
 RECORD = "trained_on.npz"
+MOST_BYTES = 2**24  # of the lines of what is not known
 VERSION = 1  # raise this when `normalised` changes: hashes of different versions cannot be compared
 
 Hashes = NDArray[np.uint64]
@@ -86,6 +88,11 @@ def _hash_pairs(first: Hashes, second: Hashes) -> Hashes:
     return _digests(pair.tobytes() for pair in pairs)
 
 
+def _are_hashes(*arrays: NDArray[Any]) -> bool:
+    """Whether all arrays are sorted distinct hashes."""
+    return all(a.ndim == 1 and a.dtype == np.uint64 and (a[1:] > a[:-1]).all() for a in arrays)
+
+
 def _digests(texts: Iterable[bytes]) -> Hashes:
     digests = (int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts)
     return np.fromiter(digests, np.uint64)
@@ -134,10 +141,13 @@ class TrainedOn:
         path = folder / RECORD
         if not path.is_file():
             return None
-        if read_arrays(path, "version")["version"].tolist() != VERSION:
+        if not np.array_equal(read_arrays(path, "version")["version"], VERSION):
             return None
-        arrays = read_arrays(path, "sentences", "pairs", "unknown")
-        return cls(arrays["sentences"], arrays["pairs"], tuple(arrays["unknown"].tolist()))
+        sentences, pairs, unknown = read_arrays(path, "sentences", "pairs", "unknown").values()
+        lines = unknown.ndim == 1 and unknown.dtype.kind == "U" and unknown.nbytes <= MOST_BYTES
+        if not lines or not _are_hashes(sentences, pairs):
+            raise InputError(f"{path}: damaged; delete it and run the command of this run again")
+        return cls(sentences, pairs, tuple(unknown.tolist()))
 
     def keep(self, folder: Path) -> None:
         """Write the record into an artefact's folder, atomically, unless the folder has one."""

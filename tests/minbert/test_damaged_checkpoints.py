@@ -104,6 +104,10 @@ def test_arrays_that_decompress_to_far_more_than_their_file_are_not_read(tmp_pat
         read_arrays(tmp_path / "trained_on.npz")
     np.savez_compressed(tmp_path / "trained_on.npz", sentences=np.zeros(1000, np.uint64))  # small ones may be uniform
     assert not read_arrays(tmp_path / "trained_on.npz")["sentences"].any()
+    with (tmp_path / "trained_on.npz").open("r+b") as opened:
+        opened.truncate(20 * 2**30)  # a sparse file
+    with pytest.raises(InputError, match=r"trained_on\.npz: 21,474,836,480 bytes; expected at most"):
+        read_arrays(tmp_path / "trained_on.npz")
 
 
 @pytest.mark.parametrize("file", ["merges.txt", "config.json", "tokenizer.json"])

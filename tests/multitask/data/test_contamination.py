@@ -311,3 +311,22 @@ def test_a_killed_run_does_not_know_its_sentences_until_it_is_complete(tiny_enco
     assert "records no sentences; run its command again" in known_of(checkpoint).unknown[0]
     trained = known_of(finetune(str(tiny_encoder), data, config, options).folder)
     assert trained.sentences_seen(task_sentences(data, "sentiment")[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("sentences", np.zeros(3)),
+        ("sentences", np.zeros(3, np.uint64)),
+        ("pairs", np.zeros((1, 2), np.uint64)),
+        ("unknown", np.arange(3)),
+        ("unknown", np.array("text")),
+    ],
+)
+def test_a_record_of_other_arrays_is_damaged(tmp_path, name, array):
+    TrainedOn.of_rows([hash_sentences(["a", "b"])] * 2).keep(tmp_path)
+    arrays = dict(np.load(tmp_path / RECORD))
+    assert TrainedOn.read(tmp_path).sentences.tolist() == sorted(hash_sentences(["b", "a"]).tolist())
+    np.savez(tmp_path / RECORD, **{**arrays, name: array})
+    with pytest.raises(InputError, match=f"{RECORD}: damaged; delete it"):
+        TrainedOn.read(tmp_path)
