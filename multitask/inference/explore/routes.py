@@ -35,6 +35,7 @@ from multitask.inference.explore.explain import (
 from multitask.inference.explore.explorer import DevSet, Explorer, csv_of
 from multitask.inference.explore.map_of_sentences import MOST_POINTS, Method
 from multitask.inference.search import search
+from multitask.inference.serve.messages import MOST_FIELDS
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
@@ -242,7 +243,12 @@ async def page(request: Request) -> HTMLResponse:
     models = list(served)
     other = models[1] if len(models) == 2 else ""
     sent = request.url.query, (await request.body()).decode(errors="replace")
-    asked_for = {name: value for text in sent for name, value in parse_qsl(text, keep_blank_values=True)}
+    fields = {"view"}.union(*(kind.model_fields for kind in VIEWS.values()))  # names with a dot are parameters
+    try:
+        pairs = [pair for text in sent for pair in parse_qsl(text, True, max_num_fields=MOST_FIELDS)]
+    except ValueError:
+        raise HTTPException(422, f"more than {MOST_FIELDS} fields") from None
+    asked_for = {name: value for name, value in pairs if name in fields or "." in name}
     # A page opens on what a model can do.
     lacking = {"predict": not any(of.model.tasks for of in served.values()), "errors": not _having(dev_sets, models)}
     views = [name for name in VIEWS if not lacking.get(name)]

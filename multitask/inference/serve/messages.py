@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
-from pydantic_core import to_json
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+from pydantic_core import PydanticCustomError, to_json
 from starlette.responses import Response
 
 from multitask.models.predictions import Prediction
@@ -13,14 +13,26 @@ LONGEST_ERROR = 600
 """Characters of an error that an answer shows."""
 DIMENSIONS = "Keep so many numbers of each embedding, the first ones. Default: all."
 
-Texts = Annotated[list[str], Field(min_length=1)]
-Pairs = Annotated[list[tuple[str, str]], Field(min_length=1)]
+MOST_FIELDS = 100
+"""Fields of a request; each unknown one is an error of a kilobyte."""
+
+Names = Annotated[list[str], Field(fail_fast=True)]
+"""Without `fail_fast`, each wrong element is an error: a few bytes of a request would become kilobytes."""
+Texts = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+Pairs = Annotated[list[tuple[str, str]], Field(min_length=1, fail_fast=True)]
 
 
 class Message(BaseModel):
     """A message without fields that nobody knows."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and len(fields) > MOST_FIELDS:
+            raise PydanticCustomError("too_many_fields", f"more than {MOST_FIELDS} fields")
+        return fields
 
 
 class Asking(Message):
@@ -33,7 +45,7 @@ class PredictRequest(Asking):
     """Rows to predict: sentences, or pairs of sentences."""
 
     texts: Texts | Pairs = Field(examples=[["A gem."]])
-    tasks: list[str] | None = Field(None, description="Default: all tasks of the model that read such rows.")
+    tasks: Names | None = Field(None, description="Default: all tasks of the model that read such rows.")
 
 
 class Class(Message):

@@ -217,6 +217,12 @@ def test_mistakes_are_explained(client, view, form, status, error):
     assert error in unescape(re.search(r'role="alert">(.*?)</p>', answer.text)[1])
 
 
+def test_fields_that_no_form_has_change_nothing_and_many_are_refused(client):
+    page = client.get("/", params={"_fields_set": 1, "cls": 1, "__class__": 1, "first": "A gem."})
+    assert page.text == client.get("/", params={"first": "A gem."}).text
+    assert client.post("/", content=b"a=1&" * 101).json() == {"error": "more than 100 fields"}
+
+
 def test_other_sites_make_nothing_compute(client):
     """Browsers send such a form to any address without asking."""
     answer = client.post("/", data={"first": "A gem."}, headers={"Sec-Fetch-Site": "cross-site"})

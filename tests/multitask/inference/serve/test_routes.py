@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
+from multitask.inference.serve.messages import EmbedRequest, OpenAIRequest, PredictRequest, SimilarityRequest
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 
@@ -152,6 +154,24 @@ def test_what_is_no_request_at_all_is_refused(client, body, status):
     answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status or (status is None and answer.status_code in (400, 422))
     assert answer.json().keys() == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (PredictRequest, {"texts": [[]] * 1000}),
+        (PredictRequest, {"texts": [["a", []]] * 1000}),
+        (PredictRequest, {"texts": ["a"], "tasks": [1] * 1000}),
+        (SimilarityRequest, {"first": [1] * 1000, "second": [[]] * 1000}),
+        (OpenAIRequest, {"model": "tiny", "input": [{}] * 1000}),
+        (EmbedRequest, {"texts": ["a"]} | {f"field {i}": i for i in range(1000)}),
+    ],
+)
+def test_the_first_errors_of_a_request_end_its_check(kind, body):
+    """A list of nothing in three bytes would otherwise be three errors of kilobytes."""
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(body)
+    assert caught.value.error_count() < 5
 
 
 def test_a_form_of_another_site_is_refused(client):
