@@ -1,5 +1,6 @@
 """The commands of stages: train, or find the run that is there, and print its folder."""
 
+import logging
 from pkgutil import resolve_name
 from typing import Any
 
@@ -7,6 +8,19 @@ from multitask.inference.data_of_run import data_for
 from multitask.runs.artefact import Weights
 from multitask.runtime import distributed
 from multitask.stages.run_stage import run_stage
+
+logger = logging.getLogger("multitask")
+
+
+class Warnings(logging.Handler):
+    """Keeps warnings, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
 
 
 def train(options: Any) -> None:
@@ -22,7 +36,17 @@ def train(options: Any) -> None:
     if not stage.inputs:
         weights = [Weights(name) for name in options.model]
         data = data_for(next(iter(options.model), ""), data).path
-    artefact = run_stage(stage, weights, data, options.config, options.options)
+    early = Warnings()
+    logger.addHandler(early)
+    try:  # the first evaluation ends what is early
+        artefact = run_stage(
+            stage, weights, data, options.config, options.options, lambda *_: logger.removeHandler(early)
+        )
+        trained = early not in logger.handlers
+    finally:
+        logger.removeHandler(early)
+    for message in early.messages if trained else ():  # a long training has pushed them out of sight
+        logger.warning("%s", message)
     if distributed.is_first():  # once however many ranks there are
         if stage.summary is not None:
             print(resolve_name(stage.summary)(artefact))

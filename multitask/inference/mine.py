@@ -33,7 +33,7 @@ from multitask.inference.search import Rows, search
 from multitask.models.sentence_encoder import Embedder
 from multitask.runtime.progress import RowsDone
 from multitask.runtime.random_streams import generator
-from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences
+from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences, unlabelled
 
 ANCHORS_PER_BLOCK = 4096
 SOURCES = ("quora", *PAIRED)
@@ -56,7 +56,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Forma
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
         return list(zip(*examples.sentences[:2], strict=True))
-    table = open_table(Source(name), file_format)
+    table = unlabelled(open_table(Source(name), file_format))
     if not columns:
         columns = next((c for c in (TRIPLETS.columns[:2], PAIRS.columns) if set(c) <= set(table.columns)), ())
         if not columns:

@@ -30,10 +30,11 @@ from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.stages.training_run import Start, train_run
-from multitask.tasks.declarations import task_named
+from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Task
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -51,6 +52,7 @@ pretrain = partial(run_stage, STAGE)
 
 def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
+    task = _similarity(config, data)
     begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
@@ -63,13 +65,26 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
         name: load_contrastive(name, data, config, begin.tokenizer, projection, *more) for name in config.sources
     }
     dev, has_positives = None, False
-    if config.select == "similarity" or config.probe_held_out is not None:
-        task = task_named(data, "similarity")
+    if task is not None:
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
     train_run(run, begin, problem, config, config.probe_every)
+
+
+def _similarity(config: PretrainConfig, data: Path) -> Task | None:
+    """The task whose dev set selects or is probed; None if none is. Raises InputError if there is no such set."""
+    remedies = ["add --select last, which keeps the last state"] if config.select == "similarity" else []
+    remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
+    if not remedies:
+        return None
+    needed = f"which the best state is chosen on; {' and '.join(remedies)}"
+    if (task := load_tasks(data).get("similarity")) is None:
+        raise InputError(f"{data}: has no task similarity, {needed}")
+    if not (dev := task.dev or task.source("train")).exists():
+        raise InputError(f"{dev}: no such file, {needed}")
+    return task
 
 
 class HeldOut:

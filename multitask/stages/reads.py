@@ -98,7 +98,7 @@ def of_fuse(config: Any, data: Path) -> dict[str, Any]:
 def of_pretrain(config: Any, data: Path) -> dict[str, Any]:
     """The sources, and the similarity dev set if it selects or is probed."""
     needs_dev = config.select == "similarity" or config.probe_held_out is not None
-    similarity = chosen_tasks(data, ("similarity",)).values() if needs_dev else ()
+    similarity = [task for name, task in load_tasks(data).items() if needs_dev and name == "similarity"]
     found = sources(config.sources, data)
     return {**found, "tasks": [*found["tasks"], *declared(similarity)], "dev": rows_of(similarity, "dev")}
 

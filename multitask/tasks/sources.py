@@ -5,6 +5,9 @@ the training pairs of the task paraphrase; the name of a task stands for its tra
 empty sentence is left out, and one warning per file counts such rows. Anything else that is wrong is an error.
 """
 
+import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,10 +17,10 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
 from multitask.data.examples import Examples, Rows, texts_of
 from multitask.data.invisible import seen
-from multitask.data.problems import OnProblem, refuse
+from multitask.data.problems import LOGGER, OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.data.tables import Source
+from multitask.data.tables import Row, Source, Table
 from multitask.runtime.random_streams import generator
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
@@ -44,6 +47,36 @@ NEWS_FILE = "news.txt"
 PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
 """Sources that are files of triplets and pairs."""
 
+LABELS = re.compile(
+    r"(?<![a-z])(labels?|class|targets?|gold|scores?|similarity|duplicates?|paraphrases?|equivalent|entailment|entails"
+    r"|relevance|relatedness|ratings?|quality|match|same)(?![a-z])"
+)
+"""What a column's name in small letters has if it says something of a pair."""
+
+
+def unlabelled(table: Table) -> Table:
+    """A table of pairs that are all taken to have the same meaning; when all are read, warn if a column denies it."""
+    written = {name: re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower() for name in table.columns}
+    names = [name for name in table.columns if LABELS.search(written[name])]
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        found, count = {name: Counter[str]() for name in names}, 0
+        for number, row in table.rows:
+            count += 1
+            for name, values in found.items():
+                values[str(row.get(name)).strip()] += 1
+            yield number, row
+        for name, values in found.items():
+            others = {value: rows for value, rows in values.items() if value not in ("1", "1.0", "True", "true")}
+            if others:
+                LOGGER.warning(
+                    "%s: the column %s is not read: %d of %d rows have %s there, and count as pairs of the same "
+                    "meaning like all others; leave them out, or declare a task in a tasks file (--tasks-file)",
+                    *(table.name, plain(name), sum(others.values()), count, listed(others, most=3)),
+                )
+
+    return replace(table, rows=rows())
+
 
 def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem: OnProblem = refuse) -> Examples:
     """Read at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
@@ -54,6 +87,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     """
     table = open_table(Source(str(path)), on_problem=on_problem, form=Path(layout.file).suffix)
     table.require(layout.columns)
+    table = unlabelled(table)
     rows: list[list[str]] = []
     incomplete: list[int] = []
     for line, row in table.rows:

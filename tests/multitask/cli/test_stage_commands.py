@@ -1,6 +1,7 @@
 """A stage is a command: its models, data, configuration and run options are the options."""
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -16,6 +17,8 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.stages import registry
 from multitask.stages.registry import START, ModelInput, Stage, register
 from multitask.stages.run_stage import OpenRun
+
+logger = logging.getLogger("multitask")
 
 
 @settings
@@ -36,6 +39,9 @@ class ToyConfig:
 
 
 def stir(models: Sequence[Weights], _data: Path, _config: ToyConfig, run: OpenRun) -> None:
+    logger.warning("early")
+    run.on_evaluation(1, {})
+    logger.warning("late")
     write_json(run.folder / "stirred.json", [str(model) for model in models])
 
 
@@ -70,7 +76,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_stage_is_a_command(
-    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["--help"]) == 0
     assert re.search(r"^  stir +Stir the weights\.$", capsys.readouterr().out, re.MULTILINE)
@@ -81,6 +87,10 @@ def test_a_registered_stage_is_a_command(
     command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--set", "speed=0.5"]
     assert main([*command, "--start", str(tiny_encoder)]) == 0
     summary, folder = capsys.readouterr().out.splitlines()
+    assert caplog.messages == ["early", "late", "early"]  # a long training has pushed the first one out of sight
+    assert main([*command, "--start", str(tiny_encoder)]) == 0  # it is there
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"][3:] == []
+    assert capsys.readouterr().out.splitlines() == [summary, folder]
     assert Path(folder).parent == tmp_path
     assert summary == f"stirred {Path(folder).name}"
     assert Path(folder).name.startswith("stir-soup-")

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
+from multitask.data.examples import Unread
 from multitask.data.tables import Format
 from multitask.inference import mine as module
 from multitask.inference.embed_file import Index, embed_file
@@ -23,7 +24,7 @@ WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue
 class Stub:
     """Random embeddings that depend on the text alone, whatever its case and marks."""
 
-    name, identity = "stub", "0"
+    name, identity, unread = "stub", "0", Unread()
 
     def encode(self, texts, normalize=False, dimensions=None):
         drawn = [np.random.default_rng([*sha256(key(text).encode()).digest()]).normal(size=16) for text in texts]

@@ -86,6 +86,29 @@ def test_sources_hold_the_rows_of_their_files(load, data):
     assert (scored.objective.name, scored.labels.tolist()) == ("cosent", quora.labels.tolist())
 
 
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({}, "add --select last, which keeps the last state"),
+        ({"select": "last", "probe_every": 1, "probe_held_out": 2}, "leave out --probe-held-out"),
+    ],
+)
+@pytest.mark.parametrize("declared", [False, True])
+def test_without_a_similarity_set_the_error_says_how_to_do_without(run, tmp_path, settings, remedy, declared):
+    (tmp_path / "own.txt").write_text("It is time.\nIt is over.\n")
+    data, problem = tmp_path, f"{tmp_path}/sts-dev.csv: no such file"
+    if declared:
+        data = tmp_path / "own.toml"
+        data.write_text('[tasks.a]\nkind = "classification"\ntext = "t"\nlabel = "c"\ntrain = "a.csv"\n')
+        problem = f"{data}: has no task similarity"
+    config = PretrainConfig(sources=("own.txt",), **settings)
+    with pytest.raises(InputError) as caught:
+        run(config, folder="refused", data=data)
+    assert str(caught.value) == f"{problem}, which the best state is chosen on; {remedy}"
+    assert not [*(tmp_path / "refused").glob("pretrain-*")]
+    run(replace(config, select="last", probe_held_out=None, batch_size=2), folder="trained", data=data)
+
+
 def test_texts_that_are_cut_or_that_the_tokenizer_cannot_read_are_counted(load, tmp_path, caplog):
     (tmp_path / "own.txt").write_text("It is time. It is over.\n\u1781\n\u1782 \u1783\nIt is.\n", "utf-8")
     load("own.txt", replace(CONFIG, max_length=6), tmp_path)

@@ -5,7 +5,8 @@ import gzip
 import pytest
 
 from minbert.errors import InputError
-from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.inference.mine import read_pairs
+from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, Layout, read_texts
 from tests.multitask.data.test_tables import write
 
 LINES = " First one. \n\nSecond, caf\u00e9\u2028same line\r\n   \nThird".encode()
@@ -34,6 +35,28 @@ def test_files_are_read(tmp_path, caplog, layout, content, columns, left_out):
     assert caplog.messages == ([f"{path}: left out {left_out}"] if left_out else [])
     assert read.dropped == int(left_out[:1] or 0)
     assert read_texts(path, layout, limit=1).sentences == tuple(column[:1] for column in columns)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        *[(name, "0110", "2 of 4 rows have 0 there") for name in ("label", "is_duplicate", "isDuplicate", "LABEL")],
+        ("score", ("0.9", "1.0", "0.2", "1"), "2 of 4 rows have 0.9, 0.2 there"),
+        *[(name, "1111", None) for name in ("label", "gold_label")],
+        *[(name, "0101", None) for name in ("id", "classroom", "sample", "unmatched")],
+    ],
+)
+@pytest.mark.parametrize("mined", [False, True])
+def test_a_column_that_says_which_pairs_are_none_is_not_left_out_in_silence(
+    tmp_path, caplog, column, values, told, mined
+):
+    rows = "".join(f"a {i},b {i},{value}\n" for i, value in enumerate(values))
+    path = write(tmp_path, f"sentence1,sentence2,{column}\n{rows}", "pairs.csv")
+    read = read_pairs(str(path), (), tmp_path) if mined else read_texts(path, Layout("pairs.csv", PAIRS.columns))
+    assert len(read) == 4
+    assert [message.partition(", and")[0] for message in caplog.messages] == (
+        [f"{path}: the column {column} is not read: {told}"] if told else []
+    )
 
 
 @pytest.mark.parametrize(
