@@ -22,9 +22,10 @@ class HeadsConfig:
     hidden layers, so pairs are scored by the cosine of their embeddings."""
     pairs: PairInput = "embeddings"
     """What a head reads of two sentences: two `embeddings` to compare (the report), `features` of the embeddings
-    (|x-y|, x*y, x+y), or the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
+    (|x-y|, x*y, x+y, and for `pair_regression` their cosine), or the embedding of one `joint` input [CLS] a [SEP] b
+    [SEP]."""
     similarity_pairs: PairInput | None = None
-    """How similarity reads pairs; `none`: as paraphrase does."""
+    """How similarity, or another task of the kind `cosine`, reads pairs; `none`: as paraphrase does."""
     residual: bool = False
     """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
     embeddings of the start weights. Useful for start weights that are already tuned for similarity."""

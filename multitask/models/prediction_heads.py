@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig, PairInput
-from multitask.tasks.kinds import Cosine, Regression
+from multitask.tasks.kinds import Cosine, PairRegression
 from multitask.tasks.task import Task
 
 
@@ -92,9 +92,23 @@ class FeatureHead(SentenceHead):
         return super().forward(torch.cat([(first - second).abs(), first * second, first + second], dim=1))
 
 
+class NumberHead(FeatureHead):
+    """A feature head plus a scale times the cosine of the two embeddings, [rows].
+
+    The scale begins at 1: of few rows, an MLP alone would not learn how similar the start weights find two sentences.
+    """
+
+    def __init__(self, mlp: nn.Module, bounded: bool = False) -> None:
+        super().__init__(mlp, bounded)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:  # type: ignore[override]  # reads two embeddings
+        return super().forward(first, second) + self.scale * cosine_similarity(first, second)
+
+
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:
     """How the head of a pair task reads the two sentences."""
-    if config.similarity_pairs is not None and isinstance(task, Regression):
+    if config.similarity_pairs is not None and isinstance(task, Cosine):
         return config.similarity_pairs
     return config.pairs
 
@@ -137,7 +151,8 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
             return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout))
         pairs = pair_input(task, config)
         if pairs == "features":
-            return FeatureHead(Mlp(3 * width, hidden, task.outputs, config.dropout), bounded)
+            kind = NumberHead if isinstance(task, PairRegression) else FeatureHead
+            return kind(Mlp(3 * width, hidden, task.outputs, config.dropout), bounded)
         if pairs == "joint":
             return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout), bounded)
         if bounded or (config.sharing == "none" and task.outputs == 1):

@@ -14,6 +14,8 @@ from multitask.models.prediction_heads import (
     SentenceHead,
     build_heads,
 )
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS
 
 WIDTH, HIDDEN, ROWS = 6, 4, 5
@@ -129,6 +131,23 @@ def test_similarity_may_read_its_pairs_differently(similarity, kind):
     assert type(heads["paraphrase"]) is SentenceHead
     assert not heads["paraphrase"].bounded  # only similarity is squashed into its range
     assert getattr(heads["similarity"], "bounded", True)
+
+
+def test_a_number_of_a_pair_begins_with_the_cosine_of_the_embeddings():
+    """Under the defaults of `finetune`; the MLP on the features adds to it."""
+    task = task_of("near", {"kind": "pair_regression", "text": ["a", "b"], "label": "l"})
+    head, x, y = (
+        build_heads([task], WIDTH, FinetuneConfig().heads)["near"].eval(),
+        draw(ROWS, WIDTH),
+        draw(9, WIDTH)[4:],
+    )
+    features = torch.cat([(x - y).abs(), x * y, x + y], dim=1)
+    torch.testing.assert_close(head(x, y), head.mlp(features)[:, 0] + torch.cosine_similarity(x, y))
+    with torch.no_grad():
+        head.scale.fill_(-2)
+        head.mlp.second.weight.zero_()
+        head.mlp.second.bias.zero_()
+    torch.testing.assert_close(head(x, y), -2 * torch.cosine_similarity(x, y))
 
 
 @pytest.mark.parametrize("pairs", ["embeddings", "features"])
