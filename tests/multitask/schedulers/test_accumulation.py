@@ -14,7 +14,7 @@ from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.trainable import Batch, Update
 
 from .test_runs import config_of, problem  # noqa: F401  # a fixture
-from .toy import TASKS, UPDATE, Toy, needs
+from .toy import UPDATE, Toy, needs, tasks_of
 
 EPS = torch.finfo(torch.float32).eps
 LONGEST_SUM = 2**12  # numbers that are added up from a batch's tokens to an entry of a gradient
@@ -38,7 +38,8 @@ def test_parts_have_the_gradient_of_the_whole(name):
     needs(name)
     found = []
     for toy in (Toy(), InParts()):
-        tasks, weights = (TASKS[:1], (3.0,)) if name == "single" else (TASKS, (0.5, 2.0, 3.0))
+        tasks = tasks_of(name)
+        weights = (0.5, 2.0, 3.0)[: len(tasks)]
         torch.manual_seed(0)
         update = WHOLE[: len(tasks)]
         config = FinetuneConfig(tasks, scheduler=name, task_weights=weights)

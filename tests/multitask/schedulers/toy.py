@@ -1,6 +1,7 @@
 """A small problem of three tasks, and the gradients of each task's loss from one joint graph."""
 
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from minbert.errors import InputError
+from multitask.schedulers import build_scheduler
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.trainable import Batch, Losses, Update
 
 TASKS = ("sentiment", "paraphrase", "similarity")
@@ -25,6 +29,15 @@ def needs(scheduler: str) -> None:
     """Skip the test where the solver of a scheduler is not installed."""
     if scheduler in SOLVERS:
         pytest.importorskip(SOLVERS[scheduler])
+
+
+def tasks_of(scheduler: str) -> tuple[str, ...]:
+    """As many of the tasks as a scheduler takes; all where its packages are not installed."""
+    for count in (3, 2, 1):
+        with suppress(InputError):
+            build_scheduler(FinetuneConfig(TASKS[:count], scheduler=scheduler), torch.device("cpu"))
+            return TASKS[:count]
+    return TASKS
 
 
 class Toy:

@@ -39,6 +39,7 @@ from multitask.training.config import OptimizerConfig
 from multitask.training.importance_scores import AlignUniformSource, sensitivity
 from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Trainable
+from tests.multitask.schedulers.toy import tasks_of
 
 META = torch.device("meta")
 STEPS = 2
@@ -120,8 +121,7 @@ def run(on_meta, one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., N
 
 @pytest.mark.parametrize("scheduler", sorted(SCHEDULERS.keys() - WAITS))
 def test_fine_tuning(run, scheduler):
-    tasks = MAIN_TASKS[:1] if scheduler == "single" else MAIN_TASKS
-    run(finetune, FinetuneConfig(tasks, scheduler=scheduler, batch_size=4))
+    run(finetune, FinetuneConfig(tasks_of(scheduler), scheduler=scheduler, batch_size=4))
 
 
 @pytest.mark.parametrize("scheduler", sorted(WAITS))

@@ -17,7 +17,7 @@ from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig, RegularisationConfig
-from tests.multitask.schedulers.toy import needs
+from tests.multitask.schedulers.toy import needs, tasks_of
 from tests.multitask.stages.conftest import history, weights
 
 FAST = OptimizerConfig(learning_rate=1e-3)
@@ -51,7 +51,7 @@ def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
 def test_every_scheduler_takes_the_regularised_losses(name, problem):
     needs(name)
-    config = replace(CONFIG, scheduler=name, tasks=("similarity",) if name == "single" else MAIN_TASKS)
+    config = replace(CONFIG, scheduler=name, tasks=tasks_of(name))
     plain, regularised = problem(config), problem(replace(config, regularisation=BOTH))
     update = regularised.plan(0)[0]
     before = {task: term.item() for task, term in plain.losses(update).terms.items()}

@@ -23,6 +23,7 @@ from studies.engine.table import OVERALL, Row
 from studies.multitask_report.tables import BEST, TABLES, table
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary
+from tests.multitask.schedulers.toy import TASKS, tasks_of
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 
@@ -126,7 +127,7 @@ def test_labels_of_learning_rates_are_the_presets_own() -> None:
 def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     models = table("schedulers", recipes).models
     assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
-    assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
+    assert sorted(models) == sorted(name for name in SCHEDULERS if tasks_of(name) == TASKS)
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
 
 
