@@ -26,6 +26,8 @@ VERSION = 6
 """Of the file."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
+STEPS = "steps"
+"""The metric of the column with the number of updates of a row's last training; it is there if rows differ in it."""
 RANDOM_WEIGHTS = "random weights"
 """The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
 unless the stage learns one, are those of the preset's start weights."""

@@ -16,6 +16,8 @@ from multitask.data.problems import aligned, plain
 from multitask.evaluation.statistics import SampledScores, contrast
 from multitask.evaluation.text_tables import intervals_table, number, scores_table
 from multitask.inference.data_of_run import data_for
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import added_values
 from multitask.runs.artefact import DONE, Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
@@ -33,6 +35,13 @@ from studies.report.run_results import RunResult, Samples
 
 logger = logging.getLogger("multitask")
 
+TRIED = {
+    "sentiment": ("A gem of a film, funny and never dull.",),
+    "paraphrase": ("How do I learn to swim?", "What is the best way to learn swimming?"),
+    "similarity": ("Two dogs run on the beach.", "Dogs are running by the sea."),
+}
+"""Sentences that neither the sample nor the published files have, for the course's tasks."""
+
 
 def run_tables(options: RunTables) -> int:
     """Compute tables; print the report's path and the failures. Returns 1 if a row failed."""
@@ -47,13 +56,33 @@ def run_tables(options: RunTables) -> int:
     for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
-    if best := record.best_model(options.runs, record.tasks, keeping=True):
-        print(f"try its best model: multitask explore --model {options.runs / best}")
+    if best := record.best_model(options.runs, record.tasks):
+        print("\n".join(_presented(record, options.runs / best)))
     if preset.name == "sample":
         print("on real data: multitask data fetch, then multitask experiments run small")
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
         print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
     return 1 if record.failures else 0
+
+
+def _presented(record: Record, folder: Path) -> list[str]:
+    """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
+    tables = {table.key: table for table in record.tables}
+    row = next(tables[run.table].label(run.row) for run in record.runs if run.model == folder.name)
+    lines = [f"best model: {row}, {folder}"]
+    if not Artefact(folder).kept_models():
+        return lines
+    model = MultitaskModel.load(folder)
+    said = []
+    for name, texts in TRIED.items():
+        if name in model.tasks and model.tasks[name].pair == (len(texts) > 1):
+            [prediction] = model.predict(name, [texts if len(texts) > 1 else texts[0]])
+            value, *probability = added_values(model.tasks[name], prediction)
+            shown = value if isinstance(value, str) else f"{value:.2f}"
+            said.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
+    width = max(map(len, said), default=0)
+    table = aligned([[*line, *[""] * (width - len(line))] for line in said], left=3)
+    return [*lines, *table.splitlines(), f"try it: multitask explore --model {folder}"]
 
 
 def plan_tables(options: PlanTables) -> int:

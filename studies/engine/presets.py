@@ -181,7 +181,7 @@ PRESETS: dict[PresetName, Recipes] = {
 }
 _OF_THE_PARADIGM = ("objectives", "objectives-suites", "gradient", "components", "decoupled")
 ONLY: dict[PresetName, tuple[str, ...]] = {
-    "sample": ("1", "2", "7", "figure2", "reviews", "simulations"),
+    "sample": ("1", "2", "7", "defaults", "figure2", "simulations"),
     "small": (*map(str, range(1, 11)), "simulations"),
     "best": ("best",),
     "best-base": ("best-base",),

@@ -106,19 +106,19 @@ class Record:
         runs.sort(key=lambda run: place.get(run.table, len(place)))
         return replace(self, tables=tuple(tables), runs=tuple(runs))
 
-    def best_model(self, folder: Path, tasks: Collection[str], keeping: bool = False) -> str | None:
+    def best_model(self, folder: Path, tasks: Collection[str]) -> str | None:
         """The artefact of the model with the best overall dev score on exactly these tasks. None if no run has it.
 
-        With `keeping`, only of runs that keep a model, which can be loaded; ensembles of predictions keep none.
+        If any run of them keeps a model, which ensembles of predictions and published runs do not, it is one that does.
         """
         scores: dict[str, float] = {}
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
                 evaluation = read_json(folder / run.evaluation / "evaluation.json")
-                scored = set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"])
-                if scored and (not keeping or Artefact(folder / run.model).kept_models()):
+                if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
-        return max(scores, key=scores.__getitem__, default=None)
+        kept = [name for name in scores if Artefact(folder / name).kept_models()]
+        return max(kept or scores, key=scores.__getitem__, default=None)
 
     @staticmethod
     def path(folder: Path, preset: str) -> Path:

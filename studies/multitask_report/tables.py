@@ -93,6 +93,7 @@ OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
     "1": supervised_on_sentiment,
     "2": ensembles,
     "reviews": lambda recipes: {"reviews": recipes.finetune(recipes.start, recipes.reviews)},
+    "defaults": lambda recipes: {"defaults": recipes.finetune(recipes.start, FinetuneConfig())},
     "best": lambda recipes: {"best": recipes.finetune(recipes.start, BEST)},
     "best-base": lambda recipes: {"best-base": recipes.finetune(recipes.start, BEST_BASE)},
     "stages": lambda recipes: {"start": Node("evaluate", EvaluateConfig(), (recipes.base,), recipes.data)},

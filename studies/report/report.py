@@ -10,6 +10,7 @@ from minbert.files import write_text
 from multitask.evaluation.markup import SEEN, markdown_table, markdown_text
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import capitalized
+from studies.engine.presets import SAMPLE
 from studies.report.command import Report
 from studies.report.figures import Picture, standalone
 from studies.report.pages import html_page, markdown_page, section_markdown, section_pictures
@@ -20,8 +21,8 @@ from studies.report.sections import CURVES, SECTIONS, learning_curves
 from studies.report.summary import best_model, overview
 from studies.report.table_results import TableResults
 from studies.report.text import difference, difference_table, latex_table, score, score_table, signed
-from studies.results import TableScores
-from studies.study import all_studies
+from studies.results import STEPS, TableScores
+from studies.study import all_studies, studies_by_name, study_of_tables
 
 MARKS = {
     "shown": "✓",
@@ -64,7 +65,11 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         drawn["figures/overview.svg"] = over
     sections = [section for build in SECTIONS if (section := build(results))]
     drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
+    folders = dict.fromkeys(study_of_tables(SAMPLE).get(found.table.key) for found in results.tables)
+    papers = [paper for folder in folders if folder for paper in studies_by_name()[folder].papers]
     shown = {
+        "papers": "; ".join(f"“{markdown_text(paper.title)}” ({markdown_text(paper.reference)})" for paper in papers),
+        "single_seed": all(found.single_seed for found in results.tables if any(found.runs.values())),
         "tables": tables,
         "record": results.record,
         "best": best_model(results),
@@ -136,6 +141,8 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
         pictures=table_pictures(shown) if shown else {},
         curves=learning_curves(found),
         curves_file=f"figures/{table.name}{CURVES if table.kind == 'curves' else '-epochs'}.svg",
+        single_seed=found.single_seed,
+        steps=shown is not None and any(column.metric == STEPS for column in shown.description.columns),
         scores=score_table(shown, range(len(shown.description.columns))) if shown else "",
         reference=table.label(table.reference) if table.reference else "",
         differences=difference_table(shown) if shown else "",

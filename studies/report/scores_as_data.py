@@ -16,7 +16,7 @@ from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
-from studies.results import RANDOM_WEIGHTS, Column, Description, Results, TableScores, frame_of
+from studies.results import RANDOM_WEIGHTS, STEPS, Column, Description, Results, TableScores, frame_of
 from studies.study import study_of_tables
 
 MEAN = "mean"
@@ -63,13 +63,17 @@ def _columns(found: TableResults) -> Iterator[Column]:
         yield Column(name, metric, heading, pictured, *counts, significant_from=size)
     further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
     ranked = [task for task, metric in found.measures.items() if metric == "ndcg"]
-    for column in (*further, *(Column(task, RANK, f"{task} MRR", False) for task in ranked)):
-        if any(_further(run, column) is not None for runs in found.runs.values() for run in runs):
+    steps = Column(TRAINING, STEPS, "Steps", False)
+    for column in (*further, *(Column(task, RANK, f"{task} MRR", False) for task in ranked), steps):
+        values = {_further(run, column) for runs in found.runs.values() for run in runs} - {None}
+        if len(values) > (column is steps):
             yield column
 
 
 def _further(run: RunResult, column: Column) -> float | None:
-    """A further measure of a run; None without one. An ensemble has no embeddings of its own."""
+    """A further measure of a run; None without one. An ensemble has no embeddings of its own, and no steps."""
+    if column.metric == STEPS:
+        return run.history[-1]["step"] if run.history else None
     ranked = column.metric == RANK
     measured = run.evaluation.get("metrics", {}).get(column.task) if ranked else run.evaluation.get("geometry")
     value: float | None = (measured or {}).get(column.metric)
@@ -79,7 +83,7 @@ def _further(run: RunResult, column: Column) -> float | None:
 def _cell(found: TableResults, row: Row, column: Column) -> list[Line]:
     """A line for each seed, or one with the published score alone."""
     runs = found.runs.get(row.key, ())
-    if column.metric in FURTHER:
+    if column.metric in (*FURTHER, STEPS):
         values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
         return [{"seed": seed, "value": value} for seed, value in values.items()] or [Line()]
     tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}

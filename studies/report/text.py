@@ -10,7 +10,7 @@ import pandas
 
 from multitask.evaluation.markup import MINUS, SEEN, latex, markdown_table, markdown_text
 from multitask.tasks.metrics import LOWER_IS_BETTER
-from studies.results import Column, TableScores
+from studies.results import STEPS, Column, TableScores
 
 SIGNIFICANT = "\\*"
 """Marks a score that differs significantly from the reference row's, in Markdown."""
@@ -92,7 +92,10 @@ def score_frame(table: TableScores, places: Sequence[int], write: Writer) -> pan
         columns["Start"] = [*map(write.text, rows.start), *[""] * len(FOOTER)]
     for place in places:
         cells, column, top = table.column(place), about.columns[place], best(table, place)
-        shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
+        if column.metric == STEPS:
+            shown = ["–" if np.isnan(steps) else f"{steps:,.0f}" for steps in cells["mean"]]
+        else:
+            shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
         columns[write.text(column.heading)] = [*shown, *(write.number(of(column)) for of in FOOTER.values())]
         if has_published(table) and not cells.low.isna().all():
             columns[f"{column.heading}, published"] = [

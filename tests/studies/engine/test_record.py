@@ -40,10 +40,9 @@ def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_pred
         (tmp_path / str(trained.model) / "best.json").write_text('{"overall": "step-0000008"}')
     ensemble = (tmp_path / str(best.evaluation)).rename(tmp_path / "ensemble-best").name
     record = Record("sample", "some-weights", "data", (), (table,), (fair, good, replace(best, chain=(ensemble,))))
-    assert record.best_model(tmp_path, table.columns) == ensemble
-    assert record.best_model(tmp_path, table.columns, keeping=True) == good.model
+    assert record.best_model(tmp_path, table.columns) == good.model
     alone = replace(record, runs=record.runs[2:])
-    assert alone.best_model(tmp_path, table.columns, keeping=True) is None
+    assert alone.best_model(tmp_path, table.columns) == ensemble
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
 from multitask.training.objective_config import ObjectiveConfig
 from studies.engine import engines
+from studies.engine.actions import TRIED
 from studies.engine.engines import Engine
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.presets import PRESETS, Preset, load_preset
@@ -39,6 +40,7 @@ from studies.report.scores_as_data import scores_as_data
 from studies.results import RANDOM_WEIGHTS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
+from tests.conftest import ROOT
 from tests.reliability.faulty_files import FAULTS, FaultyFiles
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
@@ -337,9 +339,15 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     assert main(arguments) == 1
     output = capsys.readouterr()
     page = tmp_path / "report" / "index.html"
-    said, best, real = output.out.splitlines()[-3:]
+    said, best, *predicted, tried, real = output.out.splitlines()[-7:]
     assert said == f"report: {page}"
     assert (tmp_path / "runs" / best.rpartition("/")[2] / "best.json").is_file()
+    assert tried == f"try it: multitask explore --model {best.rpartition(', ')[2]}"
+    assert f"**{best.removeprefix('best model: ').partition(',')[0]}**" in page.with_name("report.md").read_text()
+    sample = "".join(path.read_text() for path in (ROOT / "data" / "sample").iterdir())
+    for (task, texts), line in zip(TRIED.items(), predicted, strict=True):
+        assert line.startswith(f"{task} ")
+        assert all(text in line and text not in sample for text in texts)
     assert "data fetch" in real
     assert str(tmp_path / "report" / "predictions" / mine.name) in output.out.splitlines()
     assert [path.read_text() for path in mine.parent.iterdir()] == ["what `predict` wrote"]

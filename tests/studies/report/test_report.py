@@ -241,6 +241,38 @@ def test_orderings_count_pairs_that_the_published_scores_tell_apart(reported: Pa
     assert pages(reported)[1].count("| Good | Alone | Sentiment | ") == 1
 
 
+def test_rows_of_different_numbers_of_updates_show_them(store: Path) -> None:
+    assert "Steps" not in first_table(store)[1]["Row"]  # all have the same
+    for seed in (0, 1):
+        path = store / f"pretrain-3-good-{seed}" / "metrics.jsonl"
+        *lines, last = path.read_text().splitlines()
+        path.write_text("\n".join([*lines, json.dumps(json.loads(last) | {"step": 1180})]) + "\n")
+        before = json.loads(last)["step"]
+    _, shown = first_table(store)
+    place = shown["Row"].index("Steps")
+    assert [shown[row][place] for row in ("Good", "Other_1 (reference)", "Alone", r"Test \| only")] == [
+        "1,180",
+        str(before),
+        str(before),
+        "–",
+    ]
+
+
+def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(reported: Path, store: Path) -> None:
+    title = "“Contrastive Learning for Generalizable Sentence Embeddings” (CS224N)"
+    page = pages(reported)[1]
+    first_screen, table = page.partition("## ")[0], page.partition("## Table 3")[2].partition("Differences to")[0]
+    assert f"Tables and published scores are those of {title}." in first_screen
+    assert "[significant: " in table
+    assert "In brackets, how many of these differences are significant" in table
+    assert "Means ± standard deviations over seeds" in table
+    record = Record.read(store, "sample")
+    replace(record, runs=tuple(run for run in record.runs if run.seed == 0)).write(store)
+    finish(store)
+    write_report(store, "sample", store.parent / "report")
+    assert "±" not in pages(store)[1]
+
+
 def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
     for seed in (0, 1):
         path = store / f"evaluate-3-good-{seed}" / "predictions.npz"
