@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from minbert.download_checkpoint import shards
 from minbert.errors import InputError
 from minbert.files import atomic_file, file_size, refuse_expanding_archive, refuse_expansion
 
@@ -129,11 +130,19 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a weights file, with LayerNorm's old names replaced.
+    """All tensors of a weights file, or of those that an index names, with LayerNorm's old names replaced.
 
     Raises:
-        InputError: the file is no weights file, or a tensor has a value that is not finite.
+        InputError: a file is no weights file or lacks a tensor, or a tensor has a value that is not finite.
     """
+    if parts := shards(path):
+        whole: dict[str, Tensor] = {}
+        for file, names in parts.items():
+            part, expected = read_tensors(path.parent / file), [_new_name(name) for name in names]
+            if missing := next((name for name in expected if name not in part), None):
+                raise InputError(f"{path.parent / file}: lacks the tensor {missing}, which {path.name} places there")
+            whole |= {name: part[name] for name in expected}
+        return whole
     file_size(path)
     try:
         if path.suffix == ".safetensors":
@@ -153,7 +162,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: the tensor {other[0]} is {found}; expected fp64, fp32, fp16, bf16 or integers")
     refuse_expansion(path, sum(tensor.nbytes for tensor in tensors.values()))  # expanded tensors repeat few numbers
     refuse_not_finite(tensors, path)
-    return {
-        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): tensor
-        for name, tensor in tensors.items()
-    }
+    return {_new_name(name): tensor for name, tensor in tensors.items()}
+
+
+def _new_name(name: str) -> str:
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import huggingface_hub  # imports its parts when they are used
 
 from minbert.errors import InputError, did_you_mean
-from minbert.files import FULL, sha256_of_file
+from minbert.files import FULL, read_json, sha256_of_file
 
 if TYPE_CHECKING:
     import huggingface_hub.errors  # noqa: TC004 - every function of the hub imports it
@@ -29,14 +29,17 @@ LARGEST_DOWNLOAD = 40 * 2**30
 """Bytes of the largest file that is downloaded: fp32 weights of the largest encoder that loads."""
 OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 """Numbers of errors of a disk that is full or may not be written; the others are taken for those of the network."""
-WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+MOST_SHARDS = 1000
+SHARD = re.compile(r"[\w.-]+\.safetensors")
+WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+TOKENIZER_FILES = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+)
+"""Those in addition to tokenizer.json."""
 HUB_EXTRAS = (
     "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
+    *TOKENIZER_FILES,
     "1_Pooling/config.json",
     "modules.json",
     "sentence_bert_config.json",
@@ -95,11 +98,36 @@ def most_alike(folder: Path) -> str:
 
 
 def weights_file(folder: Path) -> Path:
-    """The weights file of a checkpoint folder. Raises InputError if there is none."""
+    """The weights file of a checkpoint folder, or the index of several. Raises InputError if there is none."""
     for name in WEIGHT_FILES:
         if (folder / name).is_file():
             return folder / name
     raise InputError(f"{folder}: no weights; expected {' or '.join(WEIGHT_FILES)}")
+
+
+def weights_files(folder: Path) -> list[Path]:
+    """The weights file of a checkpoint folder, or the index of several and all these. Raises as `shards` does."""
+    path = weights_file(folder)
+    return [path, *(folder / name for name in shards(path))]
+
+
+def shards(path: Path) -> dict[str, list[str]]:
+    """The weights files that an index names, with the names of their tensors; none if the file is no index.
+
+    Raises:
+        InputError: the index is damaged, names files outside of its folder, or too many.
+    """
+    if path.suffix != ".json":
+        return {}
+    found: dict[str, list[str]] = {}
+    places = read_json(path, dict).get("weight_map")
+    for tensor, name in places.items() if isinstance(places, dict) else ():
+        found.setdefault(str(name), []).append(tensor)
+    if not found or len(found) > MOST_SHARDS or not all(map(SHARD.fullmatch, found)):
+        raise InputError(
+            f"{path}: expected a weight_map from tensors to files NAME.safetensors beside it, {MOST_SHARDS} at most"
+        )
+    return found
 
 
 @functools.cache
@@ -129,8 +157,11 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
         if found is None:
             raise InputError(f"{name}: the hub repository has no config.json")
         commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
-        if with_weights and not any(_download(name, file, commit) for file in WEIGHT_FILES):
+        weights = next(filter(None, (_download(name, file, commit) for file in WEIGHT_FILES if with_weights)), None)
+        if with_weights and weights is None:
             raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
+        for file in shards(weights) if weights else ():
+            _download(name, file, commit)
         # Offline, whoever needs a file that is missing reports it.
         with contextlib.suppress(huggingface_hub.errors.LocalEntryNotFoundError):
             for file in HUB_EXTRAS:

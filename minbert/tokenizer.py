@@ -1,6 +1,7 @@
 """Turn text into token ids, with the Rust `tokenizers` library and a checkpoint's own files."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
@@ -10,20 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import BertWordPieceTokenizer
 from tokenizers import Tokenizer as RustTokenizer
 from torch import Tensor
 
 from minbert.config import BertConfig
-from minbert.download_checkpoint import resolve
+from minbert.download_checkpoint import TOKENIZER_FILES, resolve
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_bytes, read_json, read_text, write_text
+from minbert.files import atomic_file, read_bytes, read_json, write_text
 from minbert.packing import PackedBatch
-
-BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
-# Other tokenizer files that transformers reads; saved again unchanged.
-COMPANION_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+from minbert.tokenizer_files import SPECIALS, read_tokenizer
 
 # The Rust tokenizer takes 280 bytes a character. An encoder reads 512 tokens or so, so of a longer text only the first
 # million characters are split.
@@ -59,10 +55,16 @@ class Tokenizer:
         max_length: largest number of tokens, specials included, that the encoder takes.
         companions: contents of the checkpoint's other tokenizer files by name; `save` writes them back.
         source: the checkpoint's folder, as errors name it.
+        special: the special tokens by name, such as `pad_token`, if they are not those of BERT or RoBERTa.
     """
 
     def __init__(
-        self, backend: RustTokenizer, max_length: int, companions: dict[str, bytes], source: str = "the tokenizer"
+        self,
+        backend: RustTokenizer,
+        max_length: int,
+        companions: dict[str, bytes],
+        source: str = "the tokenizer",
+        special: Mapping[str, str] | None = None,
     ) -> None:
         backend.no_padding()
         backend.no_truncation()
@@ -70,9 +72,11 @@ class Tokenizer:
         self.max_length = max_length
         self.companions = companions
         self.source = source
-        self.pad_token_id = self._special("[PAD]", "<pad>")
-        self.mask_token_id = self._special("[MASK]", "<mask>")
-        self.special_ids = tuple(sorted(i for i, token in backend.get_added_tokens_decoder().items() if token.special))
+        special = special or {}
+        self.pad_token_id, self.mask_token_id = self._id("pad_token", special), self._id("mask_token", special)
+        flagged = [index for index, token in backend.get_added_tokens_decoder().items() if token.special]
+        named = [index for text in special.values() if (index := backend.token_to_id(text)) is not None]
+        self.special_ids = tuple(sorted({*flagged, *named}))
         unknown = backend.token_to_id(getattr(backend.model, "unk_token", None) or "")
         self.unknown_id = -1 if unknown is None else int(unknown)
 
@@ -168,7 +172,8 @@ class Tokenizer:
                 ) from None
             yield from encodings
 
-    def _special(self, *candidates: str) -> int:
+    def _id(self, name: str, special: Mapping[str, str]) -> int:
+        candidates = [special[name]] if name in special else [tokens[name] for tokens in SPECIALS.values()]
         for token in candidates:
             if (index := self.backend.token_to_id(token)) is not None:
                 return int(index)
@@ -200,10 +205,13 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
             has ids that its table of word embeddings lacks, or adds no special tokens.
     """
     folder = resolve(name, revision)
-    companions = {file: read_bytes(folder / file) for file in COMPANION_FILES if (folder / file).is_file()}
-    config = BertConfig.from_file(folder / "config.json")
-    backend = _backend(folder)
-    tokenizer = Tokenizer(backend, config.max_length, companions, str(folder))
+    companions = {file: read_bytes(folder / file) for file in TOKENIZER_FILES if (folder / file).is_file()}
+    values = read_json(folder / "config.json", dict)
+    config = BertConfig.from_dict(values, str(folder / "config.json"))
+    backend, special, kind = read_tokenizer(folder, config.model_type, values.get("tokenizer_class"))
+    settings = {"tokenizer_class": kind} | json.loads(companions.get("tokenizer_config.json", "{}"))
+    companions["tokenizer_config.json"] = json.dumps(settings, indent=2).encode()  # the default depends on the model
+    tokenizer = Tokenizer(backend, config.max_length, companions, str(folder), special)
     ids = [*backend.get_vocab().items()]
     for encoding in tokenizer._encodings(["", ("", "")]):  # the specials have ids of their own
         if not encoding.ids:
@@ -216,35 +224,3 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
             f"{config.vocab_size}; take tokenizer and weights from the same checkpoint"
         )
     return tokenizer
-
-
-def _backend(folder: Path) -> RustTokenizer:
-    if (path := folder / "tokenizer.json").is_file():
-        try:
-            return RustTokenizer.from_str(read_text(path))
-        except InputError:
-            raise
-        except Exception as error:  # the Rust side raises bare Exception
-            raise InputError(f"{path}: not a tokenizer file ({error!s:.200})") from None
-    if (path := folder / "vocab.txt").is_file():
-        return _word_piece(path, folder / "tokenizer_config.json")
-    raise InputError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt")
-
-
-def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
-    """BERT's original tokenizer from its vocabulary alone, for checkpoints older than tokenizer.json."""
-    options = read_json(settings, dict) if settings.is_file() else {}
-    lines = read_text(vocabulary).removesuffix("\n").split("\n")  # other line separators can be tokens
-    ids = {token: index for index, token in enumerate(lines)}
-    if missing := [token for token in BERT_SPECIALS if token not in ids]:
-        raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
-    try:
-        wrapped = BertWordPieceTokenizer(
-            ids,
-            handle_chinese_chars=options.get("tokenize_chinese_chars", True),
-            strip_accents=options.get("strip_accents"),
-            lowercase=options.get("do_lower_case", True),
-        )
-    except TypeError as error:
-        raise InputError(f"{settings}: not the settings of a BERT tokenizer ({error})") from None
-    return RustTokenizer.from_str(wrapped.to_str())

@@ -10,17 +10,14 @@ from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 from tokenizers import Tokenizer as RustTokenizer
 
 from minbert.config import ModelType
-from minbert.tokenizer import BERT_SPECIALS, Tokenizer
+from minbert.tokenizer import Tokenizer
+from minbert.tokenizer_files import SPECIALS
 
 MIN_FREQUENCY = 2  # words and pairs that occur only once are mostly names and typing errors
 NO_LIMIT = 2**31
+# In the order of their ids.
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-# Special tokens by their role in transformers.
-SPECIALS = {
-    "bert": dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT_SPECIALS, strict=True)),
-    "roberta": dict(zip(("cls", "pad", "sep", "unk", "mask"), ROBERTA_SPECIALS, strict=True))
-    | {"bos": "<s>", "eos": "</s>"},
-}
 MODEL_INPUTS = {"bert": ["input_ids", "token_type_ids", "attention_mask"], "roberta": ["input_ids", "attention_mask"]}
 
 
@@ -40,9 +37,9 @@ def train_tokenizer(
     backend = RustTokenizer.from_str(learned.to_str())
     processing = processors.BertProcessing if model_type == "bert" else processors.RobertaProcessing
     specials, ids = SPECIALS[model_type], backend.get_vocab()
-    separator, start = specials["sep"], specials["cls"]
+    separator, start = specials["sep_token"], specials["cls_token"]
     backend.post_processor = processing((separator, ids[separator]), (start, ids[start]))
-    settings = {f"{role}_token": token for role, token in specials.items()} | {
+    settings = specials | {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
         "model_input_names": MODEL_INPUTS[model_type],
@@ -68,7 +65,7 @@ def _word_pieces(sentences: Sequence[str], size: int) -> BertWordPieceTokenizer:
 
 def _byte_pairs(sentences: Sequence[str], size: int) -> ByteLevelBPETokenizer:
     learned = ByteLevelBPETokenizer()
-    mask = AddedToken(SPECIALS["roberta"]["mask"], lstrip=True, special=True)  # includes its space, as words do
+    mask = AddedToken(SPECIALS["roberta"]["mask_token"], lstrip=True, special=True)  # includes its space, as words do
     specials = [*ROBERTA_SPECIALS[:-1], mask]
     learned.train_from_iterator(sentences, size, MIN_FREQUENCY, show_progress=False, special_tokens=specials)
     return learned

@@ -9,7 +9,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_file
+from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_geometry import MEASURES
@@ -62,7 +62,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         encoder=encoder,
         config=encoder.model.config,
         parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
-        weights=sha256_of_file(weights_file(folder)),
+        weights=", ".join(sha256_of_file(path) for path in weights_files(folder)),
         normalize=normalize,
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         text=markdown_text,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from minbert.download_checkpoint import HUB_EXTRAS, weights_file
+from minbert.download_checkpoint import HUB_EXTRAS, weights_files
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
@@ -50,7 +50,7 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
     Raises InputError if the folder has no weights.
     """
-    paths = [weights_file(folder), *(folder / name for name in ("config.json", DESCRIPTION, HEADS, *HUB_EXTRAS))]
+    paths = [*weights_files(folder), *(folder / name for name in ("config.json", DESCRIPTION, HEADS, *HUB_EXTRAS))]
     return {str(path.relative_to(folder)): hash_of_file(path) for path in paths if path.is_file()}
 
 
@@ -61,16 +61,13 @@ def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
 
 
 def stored_max_length(folder: Path) -> int | None:
-    """The longest sentence, in tokens, that a fine-tuned model or sentence-transformers folder is set to; None if not.
-
-    Longer sentences are cut.
-    """
+    """The longest sentence, in tokens, that a model's folder is set to; None if it is not. Longer sentences are cut."""
     if (found := read_description(folder)) is not None:
         return found.max_length
-    if not (folder / "modules.json").is_file():
-        return None
-    # Newer versions of sentence-transformers use the tokenizer's setting; an older setting still takes precedence.
-    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+    places = [("tokenizer_config.json", "model_max_length"), ("tokenizer_config.json", "max_len")]
+    if (folder / "modules.json").is_file():  # of sentence-transformers, where this older setting takes precedence
+        places.insert(0, ("sentence_bert_config.json", "max_seq_length"))
+    for name, key in places:
         length = read_json(folder / name, dict).get(key) if (folder / name).is_file() else None
         if length is not None and (type(length) is not int or length < 3):
             raise InputError(f"{folder / name}: {key} is {length!r:.60}; expected a number of tokens from 3")

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from minbert.config import BertConfig
-from minbert.download_checkpoint import weights_file
+from minbert.download_checkpoint import weights_files
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_json, write_json
 from minbert.model import BertModel
@@ -278,7 +278,7 @@ def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dic
     return {
         "layers": layers,
         "parameters": [parameters(begin.encoder), parameters(smaller)],
-        "bytes": [weights_file(place).stat().st_size for place in (begin.folder, folder)],
+        "bytes": [sum(path.stat().st_size for path in weights_files(place)) for place in (begin.folder, folder)],
     }
 
 

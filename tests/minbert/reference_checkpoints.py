@@ -13,6 +13,7 @@ from minbert.errors import InputError
 from tests.minbert.equivalence import random_reference
 
 SHAPE = (2, 24, 3, 40, 40, 1)
+INDEX = "model.safetensors.index.json"
 IDS = torch.randint(2, 101, (3, 9), generator=torch.Generator().manual_seed(0))
 
 disable_progress_bar()
@@ -21,6 +22,12 @@ disable_progress_bar()
 def save_reference(folder: Path, model_type: str = "bert") -> nn.Module:
     reference = random_reference(model_type, *SHAPE)
     reference.save_pretrained(folder)
+    return reference
+
+
+def save_in_several_files(folder: Path) -> nn.Module:
+    reference = random_reference("bert", *SHAPE)
+    reference.save_pretrained(folder, max_shard_size="20KB")
     return reference
 
 

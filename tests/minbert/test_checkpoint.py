@@ -1,5 +1,6 @@
 """Checkpoints of transformers load with equal outputs or are refused in one line; transformers loads what we save."""
 
+import json
 import logging
 import pickle
 import subprocess
@@ -7,21 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from transformers import AutoModel, BertForMaskedLM, RobertaForMaskedLM
 
 from minbert import BertModel
-from minbert.files import sha256_of_file
+from minbert.files import sha256_of_file, write_json
 from tests.conftest import ROOT
 from tests.minbert.equivalence import random_reference
 from tests.minbert.reference_checkpoints import (
     IDS,
+    INDEX,
     SHAPE,
     as_pickle,
     assert_same_outputs,
     load_error,
     outputs,
     rewrite,
+    save_in_several_files,
     save_reference,
     stored_tensors,
 )
@@ -57,6 +61,19 @@ def test_other_names_and_tensors_of_heads(tmp_path, model_type, written, caplog)
 def test_pytorch_model_bin(tmp_path, zipped):
     reference = save_reference(tmp_path)
     as_pickle(tmp_path, _use_new_zipfile_serialization=zipped)
+    assert_same_outputs(BertModel.from_pretrained(str(tmp_path)), reference)
+
+
+@pytest.mark.parametrize("old_norms", [False, True])
+def test_weights_in_several_files(tmp_path, old_norms):
+    reference = save_in_several_files(tmp_path)
+    assert len([*tmp_path.glob("model-*.safetensors")]) > 2
+    assert not (tmp_path / "model.safetensors").exists()
+    if old_norms:
+        index = json.loads((tmp_path / INDEX).read_text())
+        write_json(tmp_path / INDEX, {"weight_map": with_old_norms(index["weight_map"])})
+        for path in tmp_path.glob("model-*.safetensors"):
+            safetensors.torch.save_file(with_old_norms(safetensors.torch.load_file(path)), path)
     assert_same_outputs(BertModel.from_pretrained(str(tmp_path)), reference)
 
 
@@ -130,6 +147,34 @@ def test_all_tensors_that_do_not_fit_are_listed_in_one_error(tmp_path):
     )
     rewrite(tmp_path, {"embeddings.LayerNorm.bias": torch.ones(24)})
     assert load_error(tmp_path).endswith("; and 16 more")
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        *(None, {}, [], {"a": 1}, {"a": "../model.safetensors"}, {"a": "/x.safetensors"}, {"a": "x.bin"}),
+        *({"a": "sub/x.safetensors"}, {str(i): f"{i}.safetensors" for i in range(1001)}),
+    ],
+    ids=lambda places: str(places)[:30],
+)
+def test_an_index_of_weights_that_names_no_files_beside_it(tmp_path, places):
+    save_in_several_files(tmp_path)
+    write_json(tmp_path / INDEX, {"weight_map": places})
+    assert load_error(tmp_path) == (
+        f"{tmp_path / INDEX}: expected a weight_map from tensors to files NAME.safetensors beside it, 1000 at most"
+    )
+
+
+def test_one_of_several_files_that_is_missing_or_lacks_a_tensor(tmp_path):
+    save_in_several_files(tmp_path)
+    path = tmp_path / json.loads((tmp_path / INDEX).read_text())["weight_map"]["pooler.dense.bias"]
+    tensors = safetensors.torch.load_file(path)
+    safetensors.torch.save_file({name: t for name, t in tensors.items() if name != "pooler.dense.bias"}, path)
+    assert load_error(tmp_path) == f"{path}: lacks the tensor pooler.dense.bias, which {INDEX} places there"
+    path.write_bytes(b"damaged")
+    assert load_error(tmp_path).startswith(f"{path}: not a readable weights file (")
+    path.unlink()
+    assert load_error(tmp_path) == f"{path}: no such file"
 
 
 class RunsCode:

@@ -155,12 +155,14 @@ def test_a_tokenizer_with_more_ids_than_the_table_has_rows(checkpoint, place):
     else:
         tokenizer["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", rows], "cls": ["[CLS]", 1]}
     path.write_text(json.dumps(tokenizer))
+    change(checkpoint / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     assert re.search(rf"gives '\[SEP\]s?' the id {rows}, ", refusal(checkpoint))
 
 
 def test_a_tokenizer_without_special_tokens(checkpoint):
     """An empty sentence would have no token."""
     change(checkpoint / "tokenizer.json", post_processor=None)
+    change(checkpoint / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     assert refusal(checkpoint).startswith(f"{checkpoint}: the tokenizer adds no special tokens, such as [CLS]")
 
 
@@ -168,14 +170,12 @@ def test_a_tokenizer_without_special_tokens(checkpoint):
     ("file", "content"),
     [
         ("vocab.txt", b"\xe9"),
-        ("vocab.txt", b"[PAD]\n[UNK]\na\n"),
         ("tokenizer.json", b"{}"),
         ("tokenizer.json", b"not json"),
         ("tokenizer.json", b"\xff"),
         ("tokenizer.json", json.dumps({"version": "x" * 5000, "model": {"type": "x" * 5000}}).encode()),
         ("tokenizer_config.json", b"[]"),
         ("tokenizer_config.json", b"{"),
-        ("tokenizer_config.json", b'{"do_lower_case": "no"}'),
     ],
 )
 def test_tokenizer_files_of_another_kind(checkpoint, file, content):
@@ -188,8 +188,11 @@ def test_tokenizer_files_of_another_kind(checkpoint, file, content):
 def test_a_tokenizer_without_padding_token_and_none_at_all(checkpoint):
     path = checkpoint / "tokenizer.json"
     path.write_text(path.read_text(encoding="utf-8").replace("[PAD]", "[NIL]"), encoding="utf-8")
+    assert refusal(checkpoint) == f"{checkpoint}: the tokenizer's vocabulary lacks [PAD]"
+    change(checkpoint / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     assert "none of the tokens [PAD], <pad>" in refusal(checkpoint)
-    path.unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (checkpoint / name).unlink()
     assert refusal(checkpoint) == f"{checkpoint}: no tokenizer; expected tokenizer.json or vocab.txt"
 
 
@@ -198,6 +201,7 @@ def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings["model"]["unk_token"] = "[NONE]"
     path.write_text(json.dumps(settings))
+    change(checkpoint / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     tokenizer = load_tokenizer(str(checkpoint))
     for split in (tokenizer.encode, tokenizer.lengths):
         with pytest.raises(InputError, match=f"{checkpoint}: the tokenizer cannot split the text .*Missing"):

@@ -12,10 +12,17 @@ import pytest
 from minbert import BertModel, download_checkpoint, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, hub_errors, resolve
 from minbert.errors import InputError
-from minbert.tokenizer import BERT_SPECIALS
+from minbert.train_vocabulary import BERT_SPECIALS
 from tests.minbert.equivalence import random_reference
 from tests.minbert.hub import COMMIT
-from tests.minbert.reference_checkpoints import SHAPE, as_pickle, assert_same_outputs, load_error, save_reference
+from tests.minbert.reference_checkpoints import (
+    SHAPE,
+    as_pickle,
+    assert_same_outputs,
+    load_error,
+    save_in_several_files,
+    save_reference,
+)
 
 # Folders.
 
@@ -45,7 +52,8 @@ def test_an_incomplete_folder_is_refused(tmp_path):
     assert load_error(tmp_path).startswith(f"{tmp_path}: no config.json")
     save_reference(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    assert load_error(tmp_path) == f"{tmp_path}: no weights; expected model.safetensors or pytorch_model.bin"
+    files = "model.safetensors or model.safetensors.index.json or pytorch_model.bin"
+    assert load_error(tmp_path) == f"{tmp_path}: no weights; expected {files}"
 
 
 @pytest.mark.parametrize("name", [BUNDLED, "folder"])
@@ -104,12 +112,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("weights", ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"])
 def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_path, monkeypatch, weights):
-    reference = save_reference(tmp_path / "source")
+    reference = (save_in_several_files if "index" in weights else save_reference)(tmp_path / "source")
     if weights == "pytorch_model.bin":
         as_pickle(tmp_path / "source")
-    (tmp_path / "source" / "vocab.txt").write_text("\n".join([*BERT_SPECIALS, "a", "dog"]))
+    (tmp_path / "source" / "vocab.txt").write_text("\n".join([*BERT_SPECIALS, "a"]))
+    (tmp_path / "source" / "added_tokens.json").write_text('{"dog": 6}')
     hub.repositories["someone/tiny"] = {"main": files_of(tmp_path / "source")}
     assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
     assert load_tokenizer("someone/tiny").encode(["a dog"])[0].tolist() == [2, 5, 6, 3]

@@ -66,8 +66,12 @@ HEADS = [
 
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
-def encoder(request, tiny_encoder: Path) -> SentenceEncoder:
-    loaded = SentenceEncoder.load(tiny_encoder, pooling=request.param, **EXACT)
+def encoder(request, tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
+    """The second one keeps capitals, with one more special token."""
+    folder = shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("encoder") / "start")
+    if request.param == "cls":
+        write_json(folder / "tokenizer_config.json", {"do_lower_case": False, "additional_special_tokens": ["##n"]})
+    loaded = SentenceEncoder.load(folder, pooling=request.param, **EXACT)
     loaded.max_length = 24
     return loaded
 

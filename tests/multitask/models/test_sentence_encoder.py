@@ -125,12 +125,16 @@ DESCRIBED = {"tasks": {}, "pooling": "mean", "heads": {}}
         ({"tokenizer_config.json": {"model_max_length": int(1e30)}}, 64),
         ({"multitask.json": {**DESCRIBED, "max_length": 12}, "sentence_bert_config.json": {"max_seq_length": 9}}, 12),
         ({"multitask.json": DESCRIBED}, 64),
+        ({"modules.json": None, "tokenizer_config.json": {"model_max_length": 7}}, 7),
+        ({"modules.json": None, "tokenizer_config.json": {"max_len": 8}}, 8),
+        ({"modules.json": None, "sentence_bert_config.json": {"max_seq_length": 9}}, 64),
     ],
 )
 def test_sentences_are_cut_as_the_folder_says(tiny_encoder, tmp_path, files, expected):
     folder = shutil.copytree(tiny_encoder, tmp_path / "model")
     for name, content in ({"modules.json": []} | files).items():
-        write_json(folder / name, content)
+        if content is not None:
+            write_json(folder / name, content)
     encoder = SentenceEncoder.load(folder, pooling="mean", device="cpu", precision="fp32")
     assert encoder.max_length == expected
     long = ["a man in a boat " * 20]
