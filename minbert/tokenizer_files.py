@@ -63,7 +63,7 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
             raise InputError(f"{folder}: the tokenizer's {name} is {value!r:.60}; only {computed!r} is computed here")
     lower = folder / "sentence_bert_config.json"
     if _read(lower).get("do_lower_case") and (not backend.normalizer or backend.normalizer.normalize_str("A") != "a"):
-        raise InputError(f"{lower}: do_lower_case is not computed here; set that of tokenizer_config.json")
+        raise InputError(f"{lower}: do_lower_case is set; expected the do_lower_case of tokenizer_config.json instead")
     splits = [[part.__getstate__() for part in (t.normalizer, t.pre_tokenizer)] for t in (stored, backend) if t]
     if splits[0] != splits[-1]:
         of_class = f"{kind}Tokenizer with tokenizer_config.json"

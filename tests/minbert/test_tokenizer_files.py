@@ -238,7 +238,7 @@ def test_tokenizer_json_counts_for_other_classes(tmp_path, kind, caplog):
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
         ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}, "no tokenizer.json, or one that"),
         ("tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer"}, "expected tokenizer.json or vocab.json and"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is not computed here; set that of token"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is set; expected the do_lower_case of t"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_in_one_line(tmp_path, file, content, complaint):

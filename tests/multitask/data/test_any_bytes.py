@@ -1,6 +1,7 @@
 """Every reader takes any bytes: it gives what it reads, or one line that names the file; never another exception."""
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from minbert.checkpoint import read_tensors
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.files import read_arrays, read_toml
+from minbert.files import read_arrays, read_toml, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
@@ -22,7 +23,7 @@ from multitask.evaluation.suite_sets import SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SPECIALS
 from tests.multitask.data.test_tables import NAMES, contents
 from tests.multitask.evaluation.folder import write_sts, write_transfer
 
@@ -41,6 +42,14 @@ READ = {(entry.reader, str(entry.table)): entry for entry in (*SETS["sts"], *SET
 """One of the data sets that each reader reads, and every table."""
 ROWS = [{"text": 'a "b" 😀', "label": 1}, {"text": ", \t", "label": -2}]
 TABLES = {f"table{name}": contents(name, ROWS) for name in NAMES}
+MASK = {"content": "[MASK]", "lstrip": True, "normalized": False}
+OLDER = {
+    "tokenizer_config.json": {"do_lower_case": False, "additional_special_tokens": ["a"], "pad_token": "[PAD]"},
+    "special_tokens_map.json": {"mask_token": MASK, "cls_token": "[CLS]", "additional_special_tokens": ["b"]},
+    "added_tokens.json": {"a": 5, "[MASK]": 4},
+    "vocab.txt": None,
+}
+"""Files of a tokenizer without tokenizer.json."""
 READERS: dict[str, Callable[[Path], object]] = {
     **dict.fromkeys(TABLES, read_rows),
     "captions.txt": partial(read_texts, layout=SENTENCES),
@@ -51,7 +60,11 @@ READERS: dict[str, Callable[[Path], object]] = {
     "arrays.npz": read_arrays,
     "encoder/model.safetensors": read_tensors,
     "encoder/config.json": BertConfig.from_file,
-    "encoder/tokenizer.json": lambda path: load_tokenizer(str(path.parent)),
+    "encoder/model.safetensors.index.json": read_tensors,
+    **dict.fromkeys(
+        ("encoder/tokenizer.json", "encoder/tokenizer_config.json", *(f"older/{name}" for name in OLDER)),
+        lambda path: load_tokenizer(str(path.parent)),
+    ),
     "encoder/sentence_bert_config.json": lambda path: stored_max_length(path.parent),
     **{entry.files[0]: partial(read_set, entry) for entry in READ.values()},
 }
@@ -75,6 +88,14 @@ def case(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in tiny_encoder.iterdir():
         (folder / "encoder" / path.name).write_bytes(path.read_bytes())
     (folder / "encoder" / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    places = dict.fromkeys(read_tensors(folder / "encoder" / "model.safetensors"), "model.safetensors")
+    write_json(folder / "encoder" / "model.safetensors.index.json", {"weight_map": places})
+    decoder = {"added_tokens_decoder": {"4": MASK}, "extra_special_tokens": {"one": "a"}, "model_max_length": 9}
+    write_json(folder / "encoder" / "tokenizer_config.json", decoder)
+    for name, content in OLDER.items():
+        write_json(folder / "older" / name, content)
+    (folder / "older" / "vocab.txt").write_text("\n".join([*SPECIALS, "a", "b"]))
+    shutil.copy(tiny_encoder / "config.json", folder / "older")
     return folder
 
 
