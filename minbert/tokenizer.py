@@ -55,7 +55,7 @@ class Tokenizer:
         max_length: largest number of tokens, specials included, that the encoder takes.
         companions: contents of the checkpoint's other tokenizer files by name; `save` writes them back.
         source: the checkpoint's folder, as errors name it.
-        special: the special tokens by name, such as `pad_token`, if they are not those of BERT or RoBERTa.
+        special: the special tokens by name, such as `pad_token`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Tokenizer:
         max_length: int,
         companions: dict[str, bytes],
         source: str = "the tokenizer",
-        special: Mapping[str, str] | None = None,
+        special: Mapping[str, str] = SPECIALS["bert"],
     ) -> None:
         backend.no_padding()
         backend.no_truncation()
@@ -72,8 +72,7 @@ class Tokenizer:
         self.max_length = max_length
         self.companions = companions
         self.source = source
-        special = special or {}
-        self.pad_token_id, self.mask_token_id = self._id("pad_token", special), self._id("mask_token", special)
+        self.pad_token_id, self.mask_token_id = self._id(special["pad_token"]), self._id(special["mask_token"])
         flagged = [index for index, token in backend.get_added_tokens_decoder().items() if token.special]
         named = [index for text in special.values() if (index := backend.token_to_id(text)) is not None]
         self.special_ids = tuple(sorted({*flagged, *named}))
@@ -172,14 +171,10 @@ class Tokenizer:
                 ) from None
             yield from encodings
 
-    def _id(self, name: str, special: Mapping[str, str]) -> int:
-        candidates = [special[name]] if name in special else [tokens[name] for tokens in SPECIALS.values()]
-        for token in candidates:
-            if (index := self.backend.token_to_id(token)) is not None:
-                return int(index)
-        raise InputError(
-            f"the tokenizer has none of the tokens {', '.join(candidates)}; it does not belong to a BERT or RoBERTa"
-        )
+    def _id(self, token: str) -> int:
+        if (index := self.backend.token_to_id(token)) is None:
+            raise InputError(f"{self.source}: the tokenizer has no token {token}; not that of a BERT or RoBERTa")
+        return int(index)
 
 
 def _calls(inputs: Sequence[Any]) -> Iterator[list[Any]]:

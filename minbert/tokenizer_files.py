@@ -49,8 +49,8 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
     stored = _parsed(path, RustTokenizer.from_str, read_text(path)) if path.is_file() else None
     try:
         settings, added = _settings_and_added_tokens(folder, stored)
-        kind = str(settings.get("tokenizer_class") or kind or model_type.capitalize()).removesuffix("Fast")
-        family = CLASSES.get(kind := kind.removesuffix("Tokenizer"))
+        kind = str(settings.get("tokenizer_class") or kind or model_type.capitalize())
+        family = CLASSES.get(kind := kind.removesuffix("Fast").removesuffix("Tokenizer"))
         special = _special_tokens((SPECIALS[family] if family else {}) | settings)
         backend = _of_family(family, _model(folder, family, stored), settings) if family else stored
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
@@ -75,21 +75,19 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
         token.special |= token.content in with_role
     for index, token in sorted(added.items()):
         backend.add_tokens([token])
-        if (given := backend.token_to_id(token.content)) != index:
-            raise InputError(
-                f"{folder}: the added token {token.content!r:.60} has the id {index!s:.20}; expected {given}"
-            )
+        text, given = token.content, backend.token_to_id(token.content)
+        if given != index:
+            raise InputError(f"{folder}: the added token {text!r:.60} has the id {index!s:.20}; expected {given}")
     if family:
-        if missing := [texts.get(role, role) for role in ROLES[2:] if backend.token_to_id(texts.get(role, "")) is None]:
-            raise InputError(f"{folder}: the tokenizer's vocabulary lacks {', '.join(missing)}")
+        ids: dict[str, Any] = {name: backend.token_to_id(texts.get(name, "")) for name in ROLES[2:]}
+        if missing := ", ".join(texts.get(name, name) for name, index in ids.items() if index is None):
+            raise InputError(f"{folder}: the tokenizer's vocabulary lacks {missing}")
         process: Any = processors.BertProcessing if family == "bert" else processors.RobertaProcessing
-        backend.post_processor = process(
-            *((texts[role], backend.token_to_id(texts[role])) for role in ("sep_token", "cls_token"))
-        )
+        backend.post_processor = process(*((texts[name], ids[name]) for name in ("sep_token", "cls_token")))
         backend.model.unk_token = texts["unk_token"] if family == "bert" else None
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     backend.add_tokens([token for token in special.values() if token.content not in known])
-    return backend, texts, f"{kind}Tokenizer"
+    return backend, SPECIALS[model_type] | texts, f"{kind}Tokenizer"
 
 
 def _settings_and_added_tokens(

@@ -44,7 +44,8 @@ def train_tokenizer(
         "model_max_length": max_length,
         "model_input_names": MODEL_INPUTS[model_type],
     }
-    return Tokenizer(backend, max_length, {"tokenizer_config.json": json.dumps(settings, indent=2).encode()})
+    companions = {"tokenizer_config.json": json.dumps(settings, indent=2).encode()}
+    return Tokenizer(backend, max_length, companions, special=specials)
 
 
 def _word_pieces(sentences: Sequence[str], size: int) -> BertWordPieceTokenizer:
