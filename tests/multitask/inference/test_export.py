@@ -403,7 +403,8 @@ def test_no_file_of_an_export_names_folders_data_or_users(tiny_encoder, small_da
         command = ["export", "--model", str(moved), "--output", str(folder), "--to", "sentence-transformers"]
         assert main(command) == 0
         written = {path.name: path.read_bytes() for path in folder.rglob("*.*")}
-        assert json.loads(written["tokenizer_config.json"]) == {"model_max_length": 64}
+        expected = {"model_max_length": 64, "tokenizer_class": "BertTokenizer"}
+        assert json.loads(written["tokenizer_config.json"]) == expected
         for secret in ("alice", "liddell", "acme", "customers", str(tmp_path)):
             for encoding in ("utf-8", "utf-32-le"):  # the second is numpy's
                 assert [name for name, content in written.items() if secret.encode(encoding) in content] == []
