@@ -18,8 +18,9 @@ def pool(hidden: Tensor, batch: PackedBatch, method: PoolingMethod) -> Tensor:
     """
     if method == "cls":
         return collect(hidden, batch.offsets[:-1]).float()
-    sums = hidden.new_zeros(len(batch), hidden.shape[1]).index_add(0, batch.sentence_ids, hidden)
-    return sums.float() / batch.offsets.diff()[:, None]
+    states = hidden.float()  # sums of many tokens in bf16 would lose the last ones
+    sums = states.new_zeros(len(batch), states.shape[1]).index_add(0, batch.sentence_ids, states)
+    return sums / batch.offsets.diff()[:, None]
 
 
 def leading(embeddings: Tensor, size: int | None) -> Tensor:

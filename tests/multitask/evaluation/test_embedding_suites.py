@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +200,15 @@ def test_the_command_writes_all_forms(tiny_encoder, folder, tmp_path, capsys):
     written = json.loads(output.read_text())
     mains = [task["scores"]["all"]["spearman"] for task in written["tasks"].values()]
     assert written["average"] == pytest.approx(np.mean(mains))
+
+
+def test_a_hub_id_is_evaluated_and_known_in_the_revision_that_is_asked_for(hub, tiny_encoder, tmp_path):
+    """The main branch does not exist, so that reading anything of it fails."""
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    trained_on_pairs(["A gem."], ["A jewel."]).keep(folder)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    hub.repositories["someone/small"] = {"v1": files}
+    found = KnownEncoder.load("someone/small", "v1", **EXACT)
+    expected = KnownEncoder.load(str(folder), **EXACT)
+    np.testing.assert_array_equal(found.encoder.encode(["A gem."]), expected.encoder.encode(["A gem."]))
+    assert found.trained_on.sentences.tolist() == sorted(hash_sentences(["A gem.", "A jewel."]).tolist())

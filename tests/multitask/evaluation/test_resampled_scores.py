@@ -12,6 +12,7 @@ from sklearn import metrics as sklearn
 
 from multitask.evaluation import resampled_scores as module
 from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.score_intervals import Answers, scores_with_intervals
 from multitask.tasks.metrics import Metric
 
 Numbers = NDArray[Any]
@@ -100,3 +101,18 @@ def test_a_score_that_is_undefined_on_a_resample_counts_as_zero(metric: Metric) 
     assert np.isfinite(found).all()
     assert (found[same] == 0).all()
     assert np.abs(found[~same]).max() > 0.4
+
+
+def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
+    """Shares of right answers among resampled rows are binomial. A score where lower is better is no part of it."""
+    labels, right = np.zeros(100), {"a": 70, "b": 90}
+    answers = {
+        name: Answers(labels, (np.arange(100) >= count).astype(float), "accuracy", 2, count / 100)
+        for name, count in right.items()
+    }
+    answers["c"] = Answers(np.arange(100.0), np.arange(100.0) + 9, "rmse", None, 9.0)
+    found = scores_with_intervals(answers)
+    assert list(found) == ["overall", "a", "b", "c"]
+    pmf = np.convolve(*(stats.binom(100, count / 100).pmf(range(101)) for count in right.values()))
+    low, high = (np.searchsorted(pmf.cumsum(), share) / 200 for share in (0.025, 0.975))
+    assert found["overall"] == pytest.approx((0.8, low, high), abs=0.006)

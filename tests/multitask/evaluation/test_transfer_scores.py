@@ -14,22 +14,19 @@ from minbert.errors import InputError
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_table import EmbeddingTable
 from multitask.evaluation.suite_data import LabelledRows
-from multitask.evaluation.transfer_scores import (
-    GRID,
-    TRAINING_SET_GRID,
-    predict_classes,
-    transfer_scores,
-)
+from multitask.evaluation.transfer_scores import predict_classes, transfer_scores
 
 SEED = 7
 FOLDS = 5
+GRID = (0.25, 0.5, 1, 2, 4, 8)
+TRAINING_SET_GRID = (0.5, 1, 2, 4, 8, 16, 32)
 
 pytestmark = pytest.mark.filterwarnings("error:lbfgs failed to converge")  # all fits converge
 
 
 @pytest.fixture(autouse=True)
 def fewer_folds(monkeypatch):
-    assert transfer.FOLDS == 10
+    assert (transfer.FOLDS, transfer.GRID, transfer.TRAINING_SET_GRID) == (10, GRID, TRAINING_SET_GRID)
     monkeypatch.setattr(transfer, "FOLDS", FOLDS)
 
 

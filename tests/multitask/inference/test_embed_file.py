@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import os
 import shutil
+from threading import Thread
 
 import numpy as np
 import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
+from multitask.data import problems
 from multitask.inference import embed_file as module
 from multitask.inference.embed_file import Index, embed_file
 from multitask.inference.search import search
@@ -166,3 +169,16 @@ def test_an_index_that_does_not_fit_is_refused(encoder, tmp_path, message):
     CHANGES[message](tmp_path)
     with pytest.raises(InputError, match=message):
         Index.open(tmp_path / "e.npy", encoder)
+
+
+def test_an_index_of_standard_input_has_no_texts(encoder, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(problems, "STANDARD_INPUT", str(tmp_path / "pipe"))
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=["\n".join(SENTENCES)], daemon=True)
+    writer.start()
+    embed_file(encoder, tmp_path / "pipe", tmp_path / "e.npy", None, False)
+    writer.join()
+    index = Index.open(tmp_path / "e.npy", encoder)
+    np.testing.assert_allclose(index.vectors, encoder.encode(SENTENCES), atol=1e-6)
+    with pytest.raises(InputError, match="came from standard input and were not kept; embed a file"):
+        index.texts()

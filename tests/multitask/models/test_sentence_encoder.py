@@ -16,8 +16,10 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.inference_layer import Bf16Linear, processor_has_bf16
 from minbert.model import BertModel
+from minbert.packing import PackedBatch
 from multitask import SentenceEncoder
 from multitask.models import sentence_encoder
+from multitask.models.pooling import pool
 
 SENTENCES = [
     "A man is playing a guitar.",
@@ -154,3 +156,12 @@ def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encod
 def test_a_processor_with_bf16_has_layers_for_inference(tiny_encoder):
     loaded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
     assert {isinstance(layer.output, Bf16Linear) for layer in loaded.model.layers} == {processor_has_bf16()}
+
+
+def test_means_of_states_in_bf16_are_exact():
+    hidden = torch.randn(300, 4, generator=torch.Generator().manual_seed(0)).add(1).bfloat16()
+    batch = PackedBatch.from_sequences([np.arange(250), np.arange(50)])
+    found = pool(hidden, batch, "mean")
+    assert found.dtype == torch.float32
+    expected = torch.stack([part.double().mean(0) for part in hidden.split([250, 50])])
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)

@@ -95,3 +95,11 @@ def test_each_component_is_that_of_the_loss_it_is_of(names: tuple[str, str, str]
     assert acts.any()
     torch.testing.assert_close(seen.weights[acts], weight.weights[acts])
     torch.testing.assert_close(seen.ratio[acts], ratio.ratio[acts])
+
+
+@pytest.mark.parametrize("name", DISSIPATIONS)
+def test_a_negative_that_repeats_the_anchor_keeps_the_whole_gradient(name):
+    """In float32, the cosine of two equal vectors may be a little above 1, which no angle has."""
+    cosines = torch.tensor([0.2, 1 + 2**-23, -1 - 2**-23])
+    found = DISSIPATIONS[name](torch.tensor(1.0), Negatives.of_cosines(cosines))
+    assert found.item() == pytest.approx(1.0, abs=1e-3)

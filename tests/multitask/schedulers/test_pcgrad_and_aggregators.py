@@ -120,6 +120,7 @@ DEPENDENT = {
     "a task without a gradient": GRADIENTS * torch.tensor([1.0, 0, 1, 1])[:, None],
     "opposite tasks": torch.cat([GRADIENTS, -2 * GRADIENTS[:1]]),
     "equal tasks": torch.cat([GRADIENTS, GRADIENTS[:1]]),
+    "nearly equal tasks": torch.cat([GRADIENTS, GRADIENTS[:1] + 3e-3 * torch.randn(50, generator=torch.Generator())]),
     "a small gradient": GRADIENTS * torch.tensor([1, 1e-8, 1, 1])[:, None],
     "fewer parameters than tasks": GRADIENTS[:, :3],
     "no gradients": torch.zeros(4, 50),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="needs the extra tune")
 
+from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.runs.artefact import Artefact, Weights
@@ -126,6 +128,21 @@ def test_pruned_trials_can_be_resumed_and_collected(search, scripted, one_layer,
         assert tune.saved(study).iloc[0]["pruned"] == sum(trial["state"] == "pruned" for trial in trials)
 
 
+@pytest.mark.parametrize(
+    ("tried", "ends"),
+    [
+        ([0, 1, 2, *[0] * 10], True),
+        ([0, 1, 2, *[0] * 9], False),
+        ([0, 1, 2, *[0] * 8, 9, 0], False),  # the last one repeats an earlier one, as not all of the last ten do
+        ([0] * 10, False),
+        ([0] * 11, True),
+    ],
+)
+def test_a_search_ends_after_ten_repetitions(tried, ends):
+    trials = [SimpleNamespace(params={"epochs": epochs}) for epochs in tried]
+    assert tune._repeats(SimpleNamespace(get_trials=lambda **_: trials)) == ends
+
+
 def test_a_search_ends_when_only_settings_are_repeated(search, scripted):
     found = search("runs", {"learning_rate": Choices((1e-3, 2e-3))})
     trials = table(found, (None, None))
@@ -213,6 +230,21 @@ def test_the_command(one_layer, data, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == winner
     assert main(["finetune", "--config", best, "--device", "cpu", "--seed", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] in map(str, Path("runs").glob("finetune-*"))
+
+
+def test_a_budget_is_in_minutes(one_layer, data, tmp_path, monkeypatch):
+    asked = []
+
+    def run(self, study, trials, seconds):
+        asked.append((trials, seconds))
+        raise InputError("enough")
+
+    monkeypatch.setattr(tune.Search, "run", run)
+    monkeypatch.chdir(tmp_path)
+    Path("space.toml").write_text(SPACE_FILE)
+    command = ["tune", "space.toml", "--budget", "1.5", "--start", str(one_layer), "--data", str(data)]
+    assert main([*command, "--device", "cpu"]) == 2
+    assert asked == [(None, 90.0)]
 
 
 @pytest.mark.slow

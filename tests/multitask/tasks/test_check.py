@@ -136,9 +136,12 @@ def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, ro
     assert len(found) == bool(wrong)
     for line in found:
         shown = re.fullmatch(
-            r'x.csv: (\d+) .* different labels for x.*, first ".*" in lines (\d+) .* and (\d+) .*', line
+            r'x.csv: (\d+) .* different labels for x.*, first ".*" in lines (\d+) \((.*)\) and (\d+) \((.*)\); .*', line
         )
-        count, first, second = map(int, shown.groups())
+        count, first, second = (int(shown[group]) for group in (1, 2, 4))
+        for line_number, label in ((first, shown[3]), (second, shown[5])):
+            expected = rows[line_number - 2][2]
+            assert label == (f"{expected}.0" if numbers else "vwxyz"[expected])
         assert count == len({key for key, *_ in wrong})
         assert (next(key for key in keys if key in {key for key, *_ in wrong}), first, second) in wrong
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from multitask.objectives import OBJECTIVES, build_objective
 from multitask.training.config import NegativesConfig
-from multitask.training.contrastive_source import excluded_negatives
+from multitask.training.contrastive_source import contrastive_batches, excluded_negatives
 
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -104,3 +104,10 @@ def test_all_others_change_nothing() -> None:
     cosines, known = batch(4, 0)
     assert excluded_negatives(cosines, np.arange(4), None, NegativesConfig()) is None
     assert excluded_negatives(cosines, np.arange(4), known, NegativesConfig()) is known
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(8, [4, 4]), (9, [4, 4]), (10, [4, 4, 2]), (2, [2])])
+def test_a_last_batch_of_one_row_which_has_no_negatives_is_dropped(rows: int, sizes: list[int]) -> None:
+    batches = contrastive_batches("pairs", rows, 0, 4, 1.0, 0)
+    assert [len(found) for found in batches] == sizes
+    assert len(set(np.concatenate(batches))) == sum(sizes)

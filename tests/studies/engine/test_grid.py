@@ -120,7 +120,11 @@ def test_commands_list_and_show(runs: Path, capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     evaluated = next(runs.glob("evaluate-*"))
     assert main(["experiments", "show", *(path.name for path in runs.glob("finetune-*")), evaluated.name, *where]) == 0
-    rows = {line[:30].strip(): line[30:].split() for line in capsys.readouterr().out.splitlines()[4:]}
+    lines = capsys.readouterr().out.splitlines()
+    named = [*runs.glob("finetune-*"), evaluated]
+    assert lines[:5] == [*(f"{place}  {run}" for place, run in zip("123", named, strict=True)), "", lines[4]]
+    assert lines[4].split() == ["1", "2", "3"]
+    rows = {line[:30].strip(): line[30:].split() for line in lines[4:]}
     best = [max(line["scores"]["overall"] for line in Artefact(path).history()) for path in runs.glob("finetune-*")]
     assert rows["best overall"] == [*(f"{score:.4f}" for score in best), "-"]
     assert len(set(rows["start"])) == 3

@@ -194,7 +194,18 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(
     assert "Together, single" not in shown
 
 
-@pytest.mark.parametrize("more", ["--tasks topic", "--scheduler pcgrad", "--schedulers averge", "--schedulers single"])
-def test_what_cannot_be_a_table_is_refused(more: str, tasks_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("--tasks topic", "FILE: a table compares two or more tasks; for one use `multitask finetune`"),
+        ("--scheduler pcgrad", "--scheduler is not for a table; it takes --tasks, --schedulers and --seeds"),
+        ("--schedulers averge", 'unknown scheduler "averge"; expected one of: aligned_mtl, annealed, average, '),
+        ("--schedulers single", "--scheduler single trains one task; name only one of topic, tags, stars"),
+    ],
+)
+def test_what_cannot_be_a_table_is_refused(
+    more: str, line: str, tasks_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ["experiments", "plan", *more.split(), "--tasks-file", str(tasks_file), "--runs", str(tmp_path)]
     assert main(given) == 2
+    assert capsys.readouterr().err.startswith(f"error: {line.replace('FILE', str(tasks_file))}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from studies.engine.table import Row
+from studies.gradient_paradigm import simulated_numbers
 from studies.gradient_paradigm.simulated_numbers import fall
 from studies.gradient_paradigm.study import STUDY
 from studies.gradient_paradigm.tables_of_losses import MODIFIED
@@ -131,3 +132,17 @@ def test_where_dissipation_falls_is_interpolated_between_columns() -> None:
     falls = fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), SimpleNamespace(**where), 0.25)
     assert np.degrees(falls[0]) == pytest.approx(17.5 - 5)
     assert np.isinf(falls[1])
+
+
+def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart() -> None:
+    """A fall along a straight line from 1 to 0 over one radian: an error moves either end by as much."""
+    means = np.linspace(0, 1, 101)
+    simulations = SimpleNamespace(
+        dissipation={"infonce": 1 - means[None]},
+        dissipation_error={"infonce": np.full((1, 101), 0.01)},
+        positive_means=np.zeros(1),
+        negative_means=means,
+    )
+    [width] = simulated_numbers._width(simulations).values()  # type: ignore[arg-type]
+    assert width.value == pytest.approx(0.8)
+    assert width.interval() == pytest.approx((0.8 - 2 * 0.0196, 0.8 + 2 * 0.0196), abs=1e-5)

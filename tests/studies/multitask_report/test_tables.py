@@ -15,6 +15,7 @@ from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.fuse import FuseConfig
 from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.training.config import OptimizerConfig
 from multitask.training.objective_config import ObjectiveConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
@@ -74,6 +75,8 @@ def test_presets_have_the_reports_epochs_of_pre_training(name: PresetName) -> No
 
 
 def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
+    given = PRESETS["paper"].supervised
+    assert (given.sources, given.epochs, given.select) == (("quora", "sentiment", "similarity"), 5, "last")
     models = [model for experiment in load_preset("paper").experiments for model in experiment.models.values()]
     for node in {node for model in models for node in model.chain()}:
         config = node.config
@@ -109,6 +112,10 @@ def test_all_ways_of_table_1_have_one_budget(name: PresetName) -> None:
 
 
 def test_every_seed_of_small_has_its_own_masked_language_modelling() -> None:
+    masked = PRESETS["small"].masked
+    assert masked is not None
+    assert masked.optimizer == OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1)
+    assert (masked.train_limit, masked.max_length) == (30_000, 32)
     for key in map(str, range(1, 11)):
         for model in table(key, PRESETS["small"]).models.values():
             first, *_ = model.seeded(3).chain()

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from studies.engine.table import Row
 from studies.report import figures
-from studies.report.figures import Interval, Picture, intervals, over_seeds, standalone
+from studies.report.figures import Interval, Picture, intervals, matrices, over_seeds, standalone
 from studies.report.pictures import sweeps, table_picture
 from studies.report.run_results import RunResult
 from studies.report.sections import Section, conflicts
@@ -95,6 +95,28 @@ def test_a_sweep_has_a_line_for_each_loss(drawn: list[Figure]) -> None:
     assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "64", "1024"]
     found = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert found == {"plain": pytest.approx([0.1, 0.2, 0.0]), "other": pytest.approx([0.4, 0.5, 0.3])}
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, True), (7, True), (8, False)])
+def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn: list[Figure], count: int, shown: bool) -> None:
+    points = {f"{loss} {size}": {"loss": f"L{loss}", "size": size} for loss in range(count) for size in (1, 2, 3)}
+    assert list(sweeps(table(points, dict.fromkeys(points, 0.5)))) == ["size"] * shown
+    assert [len(figure.axes[0].lines) for figure in drawn] == [count] * shown
+
+
+def test_a_heat_map_has_colours_and_texts_in_their_cells(drawn: list[Figure]) -> None:
+    panels = {"left": np.array([[0.0, 0.4, 1.0], [0.8, 0.2, 0.6]]), "right": np.zeros((2, 3))}
+    texts = {heading: np.char.mod(f"{heading} %.1f", matrix) for heading, matrix in panels.items()}
+    matrices(panels, texts, ["up", "down"], ["a", "b", "c"], ("layer", "share"), "Title")
+    for axes, (heading, matrix) in zip(drawn[0].axes, panels.items(), strict=True):
+        assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (heading, "layer", "share")
+        found = {tuple(np.add(patch.get_xy(), 0.5)): patch.get_alpha() for patch in axes.patches}
+        assert found == pytest.approx({(x, y): 0.75 * matrix[y, x] for y in range(2) for x in range(3)})
+        shown = {text.get_position(): text.get_text() for text in axes.texts}
+        assert shown == {(x, y): texts[heading][y, x] for y in range(2) for x in range(3)}
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b", "c"]
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == ["up", "down"]
+        assert axes.yaxis_inverted()
 
 
 def watched(folder: Path, history: list[dict[str, float]]) -> RunResult:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from studies.engine.record import Record
 from studies.report.measures import last, measured
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
@@ -69,7 +70,10 @@ def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
 def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults) -> None:
     run = gradient.runs["defaults"][0]
     lines = [{**line, "training": dict(line["training"])} for line in run.history]
-    assert last("distance gap")(run) == lines[-1]["training"]["unlabelled distance gap"]
+    seen = lines[-1]["training"]
+    assert last("distance gap")(run) == seen["unlabelled distance gap"]
+    both = "distance gap", next(n for n in probed_as_published(gradient.table.rows[0]) if n != "distance gap")
+    assert last(" + ".join(both))(run) == pytest.approx(sum(seen[f"unlabelled {name}"] for name in both))
     del lines[-1]["training"]["unlabelled distance gap"]
     dissipated = replace(run)
     dissipated.__dict__["history"] = lines
@@ -106,3 +110,12 @@ def test_differences_are_significant_from_the_size_that_is_told(tmp_path: Path, 
     assert table.significant_from("sentiment") is None
     alone = replace(table, runs={row: runs[:1] for row, runs in table.runs.items()})
     assert alone.significant_from("similarity") is None  # one seed does not tell
+
+
+def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path: Path) -> None:
+    runs = write_store(tmp_path, ["gradient"], as_published)
+    record = Record.read(runs, "sample")
+    first, *others = record.runs
+    replace(record, runs=(replace(first, chain=first.chain[:1]), *others)).write(runs)
+    [results] = PresetResults.read(runs, "sample").tables
+    assert {run.seed for run in results.runs[first.row]} == {run.seed for run in others if run.row == first.row}

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from multitask.runs.artefact import Artefact
 from studies.engine.recipes import Recipes
 from studies.report.run_results import RunResult
+from studies.sparse_cse import figures
 from studies.sparse_cse.figures import removed
 from studies.sparse_cse.tables import (
     pruned,
@@ -82,3 +85,31 @@ def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
     assert heads == pytest.approx([0.25, 0.0])
     assert neurons == pytest.approx([0.5, 0.5])
     assert removed([]) is None
+
+
+def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two layers with two heads and two neurons each, one row of numbers for each share with runs."""
+    runs = {}
+    for share, kept in ((0.1, [[1, 1], [1, 0]]), (0.5, [[0, 1], [1, 0]])):
+        folder = tmp_path / f"prune-{share}"
+        folder.mkdir()
+        scores = dict.fromkeys(("head_scores", "neuron_scores"), np.ones((2, 2)))
+        np.savez(folder / "scores.npz", **scores, heads_kept=np.array(kept, bool), neurons_kept=np.eye(2, dtype=bool))
+        runs[pruned(share, "score")] = (RunResult(folder, folder, 0, (Artefact(folder),)),)
+    drawn: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(figures, "matrices", lambda *given: drawn.append(given))
+    results: Any = SimpleNamespace(finished_tables={figures.OWN: SimpleNamespace(runs=runs)})
+    section = figures.pruned_section(figures.OWN, results)
+    assert section is not None
+    [(panels, texts, rows, columns, labels, title)] = drawn
+    assert {name: of.tolist() for name, of in panels.items()} == {
+        "heads": [[0.0, 0.5], [0.5, 0.5]],
+        "neurons": [[0.5, 0.5], [0.5, 0.5]],
+    }
+    assert {name: of.tolist() for name, of in texts.items()} == {
+        "heads": [["0", "50"], ["50", "50"]],
+        "neurons": [["50", "50"], ["50", "50"]],
+    }
+    assert (rows, columns, labels) == (["10%", "50%"], ["0", "1"], ("layer", "share removed of all"))
+    assert title == section.title
+    assert figures.pruned_section(figures.START, results) is None

@@ -2,14 +2,17 @@
 
 import csv
 import io
+from threading import Event
 
+import anyio
 import numpy as np
 import pytest
 from pandas import DataFrame
 
 from multitask.data.examples import Examples
-from multitask.inference.explore.explorer import csv_of, dev_rows, load_dev_sets, safe
+from multitask.inference.explore.explorer import Explorer, csv_of, dev_rows, load_dev_sets, safe
 from multitask.inference.explore.routes import Errors
+from multitask.inference.serve.batching import QueueFull
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows
 
@@ -104,3 +107,28 @@ def test_without_rows_the_file_has_its_header_alone(dev_sets):
 @pytest.mark.parametrize("text", ["", "-1", "+2.5", "-1e-05", "a=b", "'=1"])
 def test_other_texts_stay_as_they_are(text):
     assert safe(text) == text
+
+
+def test_a_full_queue_refuses_work_and_the_place_before_the_last_is_free(models):
+    """One computes, sixteen wait, and one more is told to ask again in a second."""
+    explorer, busy, refused, done = Explorer(models, {}), Event(), [], []
+
+    def work() -> None:
+        busy.wait(60)
+        done.append(1)
+
+    async def ask() -> None:
+        try:
+            await explorer.compute(work)
+        except QueueFull as full:
+            refused.append(full.headers["Retry-After"])
+
+    async def all_ask() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(18):
+                tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+            busy.set()
+
+    anyio.run(all_ask)
+    assert (len(done), refused) == (17, ["1"])

@@ -148,6 +148,16 @@ def test_a_sentence_is_its_own_nearest(client, dev_sets, own):
     assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
 
 
+def test_the_map_has_the_first_400_of_many_sentences_at_their_places(client):
+    known = [f"{number} dogs run." for number in range(402)]
+    html = ask(client, "neighbours", query=known[0], task="", own="\n".join(known))
+    dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>(.*?)</title>', html)
+    assert sorted(unescape(title).strip() for *_, title in dots) == sorted(known[:400])
+    query = re.search(r'class="query" cx="(.*?)" cy="(.*?)"', html)
+    [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith("0 dogs")]
+    assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
+
+
 def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
     sizes = []
     plain = SentenceEncoder.encode
