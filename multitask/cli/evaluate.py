@@ -18,7 +18,7 @@ from multitask.evaluation.task_scores import evaluate as evaluate_tasks
 from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
 from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
-from multitask.models.model_folder import DESCRIPTION
+from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
 from multitask.runs.artefact import is_run, locate_model, refuse_file_of_run
 from multitask.runtime.device import start
@@ -34,7 +34,7 @@ def evaluate(options: Evaluate) -> None:
 def _evaluate_tasks(options: Evaluate) -> None:
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = start(options.device, options.precision)
-    with_heads, own = (folder / DESCRIPTION).is_file(), ModelData(Path(), own=True)
+    with_heads, own = has_heads(folder), ModelData(Path(), own=True)
     if options.input is None or not with_heads:
         own = data_for(options.model, options.tasks_file or options.data)
     model = load_model(folder, {} if with_heads else load_tasks(own.path)).to(runtime.device)

@@ -54,6 +54,11 @@ def file_hashes(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hash_of_file(path) for path in paths if path.is_file()}
 
 
+def has_heads(folder: Path) -> bool:
+    """Whether a model's folder has heads."""
+    return (folder / DESCRIPTION).is_file()
+
+
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
     """The files that turn an encoder's folder into a `MultitaskModel`; none if its heads expect another pooling."""
     found = read_description(folder)

@@ -27,9 +27,9 @@ from multitask.data.tables import Format
 from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
-from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
+from multitask.models.model_folder import DESCRIPTION, HEADS, Description, has_heads, read_description, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
-from multitask.models.prediction_heads import build_heads, pair_input
+from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
     Sentence,
@@ -186,7 +186,7 @@ class MultitaskModel(nn.Module):
             self.encoder.save(temporary)
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
-            write_tensors(self._own_heads(), temporary / HEADS)
+            write_tensors(dict(self.heads.named_parameters()), temporary / HEADS)
             tasks = {name: task.kept() for name, task in self.tasks.items()}
             description = Description(tasks, self.pooling, self.heads_config, self.max_length)
             write_json(temporary / DESCRIPTION, asdict(description))
@@ -218,16 +218,20 @@ class MultitaskModel(nn.Module):
         if (found.max_length or 0) > tokenizer.max_length:
             raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {tokenizer.max_length}")
         model = cls(encoder, tokenizer, tasks, found.pooling, found.heads, found.max_length)
-        state = read_tensors(folder / HEADS)
-        if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
-            raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
-        model.heads.load_state_dict(state, strict=False)
+        load_heads(model.heads, folder)
         model.runtime = start(device, precision)
         return model.to(model.runtime.device).eval()
 
-    def _own_heads(self) -> dict[str, Tensor]:
-        """The heads' parameters, each once even if several heads share it."""
-        return dict(self.heads.named_parameters())
+
+def load_heads(heads: Heads, folder: Path) -> None:
+    """Read the weights of all heads of a model's folder. Raises InputError if they do not fit its description."""
+    state, own = (
+        read_tensors(folder / HEADS),
+        dict(heads.named_parameters()),
+    )  # each once even if several heads share it
+    if set(state) != set(own) or any(state[name].shape != own[name].shape for name in state):
+        raise InputError(f"{folder / HEADS}: its tensors do not fit {DESCRIPTION}")
+    heads.load_state_dict(state, strict=False)
 
 
 def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
@@ -235,7 +239,7 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
 
     They are not cut in pre-training and on the STS tasks either.
     """
-    if (folder / DESCRIPTION).is_file():
+    if has_heads(folder):
         return model.tasks
     return {
         name: replace(task, range=None, learned_range=task.bounds) if isinstance(task, Regression) else task
@@ -256,7 +260,7 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
 
     `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
     """
-    if (folder / DESCRIPTION).is_file():
+    if has_heads(folder):
         return MultitaskModel.load(folder)
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)

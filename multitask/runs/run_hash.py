@@ -18,6 +18,9 @@ from minbert.files import refuse_large, sha256_of_file
 FORMAT_VERSION = 7
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
 
+NOT_IN_KEY = {"key": False}
+"""Metadata of a setting of which only the effect is in the key, as an input."""
+
 LARGEST = 2**33
 """Bytes of the largest file that a stage reads."""
 
@@ -67,6 +70,8 @@ def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:
     defaults = type(config)() if defaults is None else defaults
     found: dict[str, Any] = {}
     for field in fields(config):
+        if not field.metadata.get("key", True):
+            continue
         value, default = getattr(config, field.name), getattr(defaults, field.name)
         if isinstance(value, Choice):
             value, default = _chosen(value), _chosen(default)

@@ -19,6 +19,7 @@ from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_ro
 from multitask.evaluation.task_predictions import estimate, tokenised, tune
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
+from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
 from multitask.runs.artefact import Artefact, Weights
@@ -47,7 +48,9 @@ def finetune(
     config: FinetuneConfig | None = None,
     options: RunOptions = HERE,
 ) -> Artefact:
-    """Fine-tune an encoder with new heads; the artefact keeps the models that score best on the dev sets.
+    """Fine-tune an encoder and its heads; the artefact keeps the models that score best on the dev sets.
+
+    Heads of a fine-tuned start go on if their tasks mean the same (`FinetuneConfig.new_heads`).
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
@@ -95,7 +98,7 @@ class Finetuning(SourceTraining):
 
     @classmethod
     def load(cls, begin: Start, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
-        """Read the data, and add new heads to the encoder; `config.tasks` are resolved from the data."""
+        """Read the data, and add heads to the encoder; `config.tasks` are resolved from the data."""
         tasks = dict(chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained)))
         names = tuple(name for name in tasks if name not in config.untrained)
         if config.encoder_dropout is not None:
@@ -125,6 +128,7 @@ class Finetuning(SourceTraining):
                 "rows of a batch"
             )
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
+        take_heads(model, begin.folder, config.new_heads)
         model = model.to(runtime.device)
         logger.info("tokenising %s rows", f"{sum(map(len, (*rows.values(), *dev_rows.values()))):,}")
         training = {name: tokenised(model, name, examples) for name, examples in rows.items()}

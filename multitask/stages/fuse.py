@@ -32,7 +32,7 @@ from multitask.training.source import losses_of
 from multitask.training.trainable import Batch, Losses, Update
 
 fuse = partial(run_stage, STAGE)
-"""Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets."""
+"""Alternate fine-tuning and contrastive training; keep the models that score best on the dev sets."""
 
 
 def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:

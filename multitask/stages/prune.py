@@ -32,7 +32,7 @@ from multitask.data.examples import Examples, LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.text_tables import pruning_table
-from multitask.models.model_folder import DESCRIPTION, heads_files
+from multitask.models.model_folder import has_heads, heads_files
 from multitask.models.multitask_model import load_model
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
@@ -173,7 +173,7 @@ def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) 
             f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
             "start from a run of finetune"
         )
-    if (begin.folder / DESCRIPTION).is_file() and model.pooling != begin.pooling:
+    if has_heads(begin.folder) and model.pooling != begin.pooling:
         raise InputError(
             f"pooling is {begin.pooling}; expected auto or {model.pooling}, with which {begin.name} was trained"
         )

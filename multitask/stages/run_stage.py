@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
-from multitask.models.model_folder import file_hashes
+from multitask.models.model_folder import file_hashes, has_heads
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
@@ -75,7 +75,7 @@ def run_stage(
     named = [models] if isinstance(models, str | Path | Weights) else models
     weights, data, config = [Weights.of(model) for model in named], Path(data), config or stage.config()
     runtime = prepare_process(stage, options)
-    key = key_of(stage, [identity_of(model) for model in weights], data, config, runtime)
+    key = key_of_models(stage, weights, data, config, runtime)
     _check_ranks_read_the_same(key.inputs)
     threads = choose_threads(options.threads) if "threads" in key.inputs else None
     with ExitStack() as stack:
@@ -133,10 +133,18 @@ def identity_of(model: Weights) -> Identity:
     return run.digest
 
 
+def key_of_models(stage: Stage, models: Sequence[Weights], data: Path, config: Any, runtime: Runtime) -> RunKey:
+    """The key of a run that starts from models that exist; see `key_of`."""
+    found = key_of(stage, [identity_of(model) for model in models], data, config, runtime)
+    if not getattr(config, "keeps_heads", False) or not has_heads(locate_model(models[0].name, models[0].revision)):
+        return found
+    return replace(found, inputs={**found.inputs, "heads": "of the start"})
+
+
 def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, runtime: Runtime) -> RunKey:
     """Everything that decides the bits of a run. Reads and hashes files, but loads no model and parses no rows.
 
-    Parents are the models that it starts from; a planned run is its key.
+    Parents are the models that it starts from; a planned run is its key. No heads of theirs go on.
     """
     read = resolve_name(stage.reads)(config, data) if stage.reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}

@@ -30,7 +30,7 @@ from multitask.runs.run_hash import RunKey
 from multitask.runtime.errors import Stopped, TrainingError
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
-from multitask.stages.run_stage import identity_of, key_of, prepare_process, run_stage
+from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
 from multitask.stages.search_space import Chosen, Space, chosen_by, each_value
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 
@@ -62,7 +62,7 @@ class Search:
         start, config = self.settings(chosen)
         config = replace(config, held_out=self.held_out, keep_task_bests=False)
         runtime = prepare_process(STAGE, self.options)
-        return start, config, key_of(STAGE, [identity_of(start)], self.data, config, runtime)
+        return start, config, key_of_models(STAGE, [start], self.data, config, runtime)
 
     def _keys(self) -> list[RunKey]:
         """Keys of trials that have every value, except values that exclude one another."""

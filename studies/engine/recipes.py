@@ -100,8 +100,8 @@ class Recipes:
         return Node("mlm", config, (start,), self.data)
 
     def finetune(self, start: Node | Weights, config: FinetuneConfig | None = None) -> Node:
-        """Fine-tuning; on the three tasks when no configuration is given."""
-        return Node("finetune", config or self.multitask, (start,), self.data)
+        """Fine-tuning with new heads, whatever the start; on the three tasks when no configuration is given."""
+        return Node("finetune", replace(config or self.multitask, new_heads=True), (start,), self.data)
 
     def pretrain(self, start: Node | Weights, config: PretrainConfig) -> Node:
         """Contrastive pre-training."""
@@ -112,8 +112,9 @@ class Recipes:
         return self.pretrain(start or self.untuned, replace(self.views, objective=objective))
 
     def fuse(self, start: Node | Weights) -> Node:
-        """Fusion training."""
-        return Node("fuse", self.fusion, (start,), self.data)
+        """Fusion training with new heads, whatever the start."""
+        config = replace(self.fusion, finetune=replace(self.fusion.finetune, new_heads=True))
+        return Node("fuse", config, (start,), self.data)
 
     def prune(self, model: Node | Weights, config: PruneConfig, rewind_to: Node | Weights | None = None) -> Node:
         """Pruning of a model; what is left has its own weights, or those of an earlier state of its training."""

@@ -15,7 +15,7 @@ from multitask.data.texts import in_words
 from multitask.inference.serve.batching import Batcher, Input
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.metrics import Metrics
-from multitask.models.model_folder import DESCRIPTION, stored_max_length
+from multitask.models.model_folder import has_heads, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
 from multitask.models.pooling import check_dimensions
 from multitask.models.predictions import Prediction, Sentence, alike, columns_of, interpret
@@ -28,7 +28,7 @@ def load_served(name: str | Path, device: Device, precision: Precision) -> Multi
     """A fine-tuned model, or an encoder as a model without tasks. Raises InputError for no model or a damaged one."""
     folder = locate_model(name)
     model = load_model(folder, {})
-    if not (folder / DESCRIPTION).is_file():
+    if not has_heads(folder):
         model.max_length = min(stored_max_length(folder) or model.tokenizer.max_length, model.tokenizer.max_length)
     model.runtime = start(device, precision)
     return model.to(model.runtime.device)

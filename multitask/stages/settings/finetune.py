@@ -8,6 +8,7 @@ from pydantic import Field
 from minbert.errors import InputError, did_you_mean
 from minbert.settings import Count, settings
 from multitask.models.config import HeadsConfig
+from multitask.runs.run_hash import NOT_IN_KEY
 from multitask.schedulers.config import ScheduledTraining
 from multitask.stages.registry import Stage, register
 from multitask.training.config import MatryoshkaConfig, OptimizerConfig, RegularisationConfig
@@ -28,6 +29,9 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     ordinal: tuple[str, ...] = ()
     """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
     more the farther they are from the label. Of the course's tasks, it is meant for sentiment."""
+    new_heads: bool = field(default=False, metadata=NOT_IN_KEY)
+    """Begin all heads anew. Otherwise, the heads of a fine-tuned start go on where their tasks have the same labels or
+    range, and the heads the same layers."""
     held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of each task's training rows to hold out and score on. Dev sets are not read. The same rows are held out
     every time, and no task is trained on a sentence of these rows."""
@@ -62,6 +66,11 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         if self.held_out is not None and self.untrained:
             raise InputError("held_out is for trained tasks; leave out untrained")
 
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether heads of the start may go on."""
+        return not self.new_heads
+
     def _check_scheduler(self) -> None:
         from multitask.schedulers import SCHEDULERS  # imports torch, for which `--help` must not wait
 
@@ -77,7 +86,7 @@ REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), op
 """The report's settings (section 5.3): learning rate 1e-5 for everything, no schedule, the checkpoint's dropout."""
 COMMON = (
     *("tasks", "epochs", "epoch_size", "batch_size", "learning_rate", "head_learning_rate"),
-    *("train_limit", "scheduler", "seed"),
+    *("train_limit", "scheduler", "new_heads", "seed"),
 )
 
 

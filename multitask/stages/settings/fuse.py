@@ -51,6 +51,11 @@ class FuseConfig:
         """Of all that is random."""
         return self.finetune.seed
 
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether heads of the start may go on."""
+        return self.finetune.keeps_heads
+
     def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
         """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""
         supervised = set(SUPERVISED.tasks) <= set(tasks)

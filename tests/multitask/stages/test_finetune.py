@@ -151,6 +151,24 @@ def test_a_run_starts_from_another(run):
     assert MultitaskModel.load(second.model_folder()).pooling == "mean"  # what the start weights were tuned with
 
 
+def test_a_training_goes_on_where_its_start_ended_or_with_new_heads_as_from_the_encoder_alone(problem, tuned, tmp_path):
+    """New heads draw what heads of a start without any draw, so that older runs stay what they are."""
+    config = replace(CONFIG, tasks=("similarity", "sentiment"), max_length=40, encoder_dropout=None)
+    going_on = problem(finetune, config, start=tuned.folder)
+    going_on.module.eval()
+    found = {name: score for name, score in going_on.evaluate().scores.items() if name != "overall"}
+    assert found == pytest.approx({name: tuned.history()[-1]["scores"][name] for name in found}, abs=1e-6)
+    bare = tmp_path / "bare"
+    shutil.copytree(tuned.model_folder(), bare, ignore=shutil.ignore_patterns("multitask.json", "heads.safetensors"))
+    new = problem(finetune, replace(config, new_heads=True), start=tuned.folder).module.state_dict()
+    alone = problem(finetune, replace(config, pooling="mean"), start=bare).module.state_dict()
+    assert new.keys() == alone.keys()
+    assert all(torch.equal(value, alone[name]) for name, value in new.items())
+    assert not torch.equal(
+        new["heads.sentiment.mlp.second.weight"], going_on.model.heads["sentiment"].mlp.second.weight
+    )
+
+
 def test_tensorboard_holds_the_scores(run):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     artefact = run(folder="logged", tensorboard=True)

@@ -12,17 +12,20 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from multitask.models.model_folder import DESCRIPTION
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import hash_of_file
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
+from multitask.stages.reads import declared
 from multitask.stages.registry import stage_named
-from multitask.stages.run_stage import identity_of, key_of, run_stage
+from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage
 from multitask.stages.settings.distil import DistilConfig, TeachingConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
+from multitask.tasks.declarations import load_tasks
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.tar.xz"
 TASKS = """
@@ -139,7 +142,7 @@ def test_a_task_that_is_not_trained_or_scored_does_not_matter(tasks_file):
 
 
 @pytest.mark.parametrize("stage", ["finetune", "evaluate"])
-def test_what_of_computing_is_in_a_key_is_that_of_published_runs(stage, tasks_file):
+def test_what_is_in_a_key_of_computing_and_tasks_is_that_of_published_runs(stage, tasks_file):
     """Otherwise `experiments run` would compute them again. They were trained with one thread."""
     with tarfile.open(PUBLISHED) as archive:
         name = next(name for name in archive.getnames() if re.match(rf"\./{stage}-.*/inputs.json", name))
@@ -149,6 +152,8 @@ def test_what_of_computing_is_in_a_key_is_that_of_published_runs(stage, tasks_fi
     )
     computing = ("device", "precision", "attention", "threads", "ranks")
     assert {of: found.inputs.get(of) for of in computing} == {of: published.get(of) for of in computing}
+    tasks = [load_tasks("data")[task["name"]] for task in published["tasks"]]
+    assert declared(tasks) == published["tasks"]
 
 
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):
@@ -175,6 +180,22 @@ def test_a_model_is_its_runs_key_or_the_hashes_of_its_files(tiny_encoder, tmp_pa
     Artefact(run).finish()
     assert identity_of(Weights(str(run))) == "0123456789abcdef"
     assert identity_of(Weights(str(run.rename(tmp_path / "my-model")))) == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("stage", ["finetune", "fuse", "distil"])
+def test_only_heads_that_go_on_are_in_a_key_so_older_runs_are_found(stage, tasks_file, tiny_encoder, tmp_path):
+    found = stage_named(stage)
+    goes_on = found.config()
+    new = replace(goes_on, finetune=replace(goes_on.finetune, new_heads=True)) if stage == "fuse" else None
+    new = new or replace(goes_on, new_heads=True)
+    copy = Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+    for with_heads in (False, True):
+        if with_heads:
+            (copy / DESCRIPTION).write_text("{}")
+        start = Weights(str(copy))
+        plain = key_of(found, [identity_of(start)], tasks_file, found.config(), CPU)
+        assert key_of_models(found, [start], tasks_file, new, CPU).digest() == plain.digest()
+        assert (key_of_models(found, [start], tasks_file, goes_on, CPU).digest() == plain.digest()) != with_heads
 
 
 def test_a_run_that_is_refused_leaves_nothing(tiny_encoder, tasks_file, tmp_path):

@@ -41,6 +41,14 @@ def test_tables_have_the_reports_rows(recipes: Recipes) -> None:
     assert len(reported(recipes)) == sum(ROWS.values())
 
 
+def test_trainings_of_all_tables_begin_with_new_heads_whatever_the_start(recipes: Recipes) -> None:
+    """So rows differ by what the table says, and the key of a planned training needs no look at its start."""
+    models = [model for experiment in all_experiments(recipes) for model in experiment.models.values() if model]
+    configs = [node.config for model in models for node in model.chain() if node.stage in ("finetune", "fuse")]
+    assert configs
+    assert not any(config.keeps_heads for config in configs)
+
+
 def test_published_overall_scores_are_the_means_of_the_three(recipes: Recipes) -> None:
     for _, row in reported(recipes):
         tasks = [score for column, score in row.published.items() if column != OVERALL]
