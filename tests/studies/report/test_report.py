@@ -262,7 +262,7 @@ def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(
     title = "“Contrastive Learning for Generalizable Sentence Embeddings” (CS224N)"
     page = pages(reported)[1]
     first_screen, table = page.partition("## ")[0], page.partition("## Table 3")[2].partition("Differences to")[0]
-    assert f"Tables and published scores are those of {title}." in first_screen
+    assert f"Numbered tables and published scores are those of {title}." in first_screen
     assert "[significant: " in table
     assert "In brackets, how many of these differences are significant" in table
     assert "Means ± standard deviations over seeds" in table
