@@ -18,6 +18,7 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
+from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.gradient_probe import probe
 from multitask.models.model_folder import resolve_pooling
@@ -116,6 +117,21 @@ def test_texts_that_are_cut_or_that_the_tokenizer_cannot_read_are_counted(load, 
         "own.txt: cut 1 of 4 texts to 6 tokens (--max-length)",
         "own.txt: most tokens of 2 of 4 texts are unknown ([UNK])",
     ]
+
+
+@pytest.mark.parametrize("partners", [None, 1])
+def test_a_tasks_texts_are_read_in_its_words_and_recorded_without(partners, load, tiny_encoder, tmp_path):
+    (tmp_path / "t.csv").write_text("q,c\n" + "".join(f"a film {i},x\na good time {i},y\n" for i in range(20)))
+    declared = (
+        '[tasks.topic]\nkind = "classification"\ntext = "time: {q}"\nlabel = "c"\ntrain = "t.csv"\ndev = "t.csv"\n'
+    )
+    (tmp_path / "tasks.toml").write_text(declared)
+    source = load("topic", replace(CONFIG, partners=partners), tmp_path / "tasks.toml")
+    texts = [f"a {what} {i}" for i in range(20) for what in ("film", "good time")]
+    ids = load_tokenizer(str(tiny_encoder)).encode([f"time: {text}" for text in texts])
+    first, second = ({tuple(column[row]) for row in range(len(source))} for column in source.columns)
+    assert second <= first == set(map(tuple, ids))
+    assert set(source.sentences[0].tolist()) == set(hash_sentences(texts).tolist())
 
 
 @pytest.mark.parametrize("kind", ["course", "cosine", "pair_regression"])

@@ -168,7 +168,7 @@ def tasks_file(tmp_path: Path) -> Path:
     common = 'train = "train.jsonl.gz"\ndev = "dev.csv"\n'
     (tmp_path / "tasks.toml").write_text(
         f'[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\n{common}'
-        f'[tasks.stars]\nkind = "pair_regression"\ntext = ["q", "r"]\nlabel = "stars"\nrange = [0, 10]\n{common}'
+        f'[tasks.stars]\nkind = "pair_regression"\ntext = ["q", "w {{r}}"]\nlabel = "stars"\nrange = [0, 10]\n{common}'
         f'[tasks.marks]\nkind = "multilabel"\ntext = "r"\nlabel = "marks"\nlabels = ["x", "y"]\n{common}'
     )
     return tmp_path / "tasks.toml"
@@ -187,6 +187,7 @@ def test_a_tasks_file_is_checked(tasks_file, tokenizer):
         (6, 0, {"x": 3, "y": 0}),
         (2, 0, {"x": 1, "y": 1}),
     ]
+    assert report.files[2].tokens == [5, 5, 5]  # [CLS] w r 0 [SEP] of half of the texts
     name = f"topic {tasks_file.parent / 'dev.csv'}: "  # "w 0" has as many known tokens as unknown ones
     assert [hint for hint in report.hints if hint.startswith(name)] == [report.hints[0]]
     assert report.hints[0].startswith(f"{name}most tokens of 1 of 2 texts are unknown ([UNK])")
