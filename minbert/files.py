@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -161,9 +162,29 @@ def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
         raise InputError(f"{path}: damaged ({error!s:.200}); delete it and run the command of this run again") from None
 
 
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every parser reads: null in place of numbers that are not finite. Without indent, one line of ASCII."""
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=indent is None, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def nan_for_null(value: Any) -> Any:
+    """Scores as they were before `json_text`: NaN in place of null. Values are numbers or nested dicts of them."""
+    if isinstance(value, dict):
+        return {name: nan_for_null(part) for name, part in value.items()}
+    return math.nan if value is None else value
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write `value` as indented JSON, atomically; see `json_text`."""
+    write_text(path, json_text(value, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ def check(options: Check) -> int:
     tokenizer = load_tokenizer(str(locate_model(options.model)))
     report = check_data(data, tokenizer, options.max_length)
     print(report.render())
-    for hint in report.hints:
+    for hint in (*report.hints, *([] if report.problems else report.gaps)):
         print(f"warning: {hint}", file=sys.stderr)
     for problem in report.problems:
         print(f"error: {problem}", file=sys.stderr)

@@ -22,6 +22,7 @@ from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
 from multitask.runs.artefact import is_run, locate_model, refuse_file_of_run
 from multitask.runtime.device import start
+from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.read_examples import read_examples
 
@@ -51,6 +52,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
         print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):
         print("", overlap_table(found.overlap), sep="\n")
+    for name, examples in found.examples.items():
+        warn_of_gaps(found.tasks[name], examples)
     for line in found.unknown:
         print(f"not known: {line}")
     with replaced_files_named(output, *filter(None, [options.details])):

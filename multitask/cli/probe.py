@@ -1,7 +1,5 @@
 """`multitask probe`: the gradient that a contrastive objective gives a model's embeddings."""
 
-from math import isfinite
-
 from minbert.files import write_json
 from multitask.cli.commands import Probe
 from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
@@ -28,6 +26,5 @@ def probe(options: Probe) -> None:
     print(f"{objective}, {len(found)} batches of {options.batch_size}")
     print(probe_table(summaries))
     if options.output is not None:
-        finite = [{name: v if isfinite(v) else None for name, v in summary.items()} for summary in summaries]
-        write_json(options.output, {"objective": str(objective), "source": options.source, "batches": finite})
+        write_json(options.output, {"objective": str(objective), "source": options.source, "batches": summaries})
         print(options.output)

@@ -56,7 +56,7 @@ def tune(options: Tune) -> None:
         write_text(folder / "trials.csv", table.to_csv(index=False))
         runs = search.train(best, options.seeds)
         parts = [table, stage.importances(study), stage.saved(study), stage.dev_scores(runs)]
-        report = "\n".join(markdown_table(part.map(shown)) for part in parts if len(part))
+        report = "\n".join([*(markdown_table(part.map(shown)) for part in parts if len(part)), *stage.ties(study)])
         write_text(folder / "report.md", report)
     print(report, folder / "report.md", file, runs[options.seed].folder, sep="\n")
 

@@ -12,15 +12,15 @@ from minbert.files import atomic_file, write_json
 from multitask.data.examples import Examples
 from multitask.data.problems import aligned
 from multitask.data.write_tables import table_writer
+from multitask.evaluation.statistics import Uncertain
 from multitask.evaluation.task_predictions import written
-from multitask.evaluation.text_tables import number
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.metrics import score_text
 from multitask.tasks.task import Task
 
 BINS = 10
 SAMPLES = 2000
-LEVEL = 0.05
 
 Answers = NDArray[np.bool_]
 
@@ -63,8 +63,9 @@ def class_scores(predicted: Answers, gold: Answers, labels: Sequence[str], seed:
 
     Returns:
         A line for each label, with `class`, its name, `rows`, the number of rows that have it, `precision`, NaN if it
-        is never predicted, `recall`, NaN if no row has it, `f1`, 0 if it is neither predicted nor occurs, and `f1_low`
-        and `f1_high`, the 95% interval of F1 from resampled rows (percentiles of the bootstrap).
+        is never predicted, `recall`, NaN if no row has it, `f1`, NaN if it is neither predicted nor occurs, `f1_low`
+        and `f1_high`, the 95% interval of F1 from resampled rows (percentiles of the bootstrap), and `f1_left_out`, the
+        number of these `SAMPLES` resamples in which it is neither predicted nor occurs.
     """
     size = len(gold)
     hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
@@ -72,19 +73,23 @@ def class_scores(predicted: Answers, gold: Answers, labels: Sequence[str], seed:
     cells = np.stack([hits, called - hits, there - hits, size - called - there + hits], axis=1)  # [labels, 4]
     draws = generator(seed, "resampled rows of class scores", size)
     drawn = np.moveaxis(draws.multinomial(size, cells / size, (SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
-    low, high = np.quantile(_f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]), [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+    f1, resampled = _f1(hits, called, there), _f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2])
+    numbers = [Uncertain(value, values) for value, values in zip(f1, resampled.T, strict=True)]
+    low, high = zip(*(number.interval() for number in numbers), strict=True)
     scores = {
         "precision": hits / np.where(called, called, np.nan),
         "recall": hits / np.where(there, there, np.nan),
-        "f1": _f1(hits, called, there),
+        "f1": f1,
         "f1_low": low,
         "f1_high": high,
+        "f1_left_out": [number.undefined for number in numbers],
     }
     return pandas.DataFrame({"class": list(labels), "rows": there, **scores})
 
 
 def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(2 * hits / np.maximum(called + there, 1))
+    counts = called + there
+    return np.asarray(2 * hits / np.where(counts, counts, np.nan))
 
 
 def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> list[dict[str, Any]]:
@@ -171,7 +176,7 @@ def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples, 
     found = class_scores(*_by_class(task, estimates, np.asarray(examples.labels)), task.names)
     shown = found if len(found) <= most else found.nlargest(most, "rows")
     lines = [[task.name, "rows", "precision", "recall", "f1"]]
-    lines += [[str(row[0]), f"{row[1]:,}", *map(number, row[2:5])] for row in shown.itertuples(index=False)]
+    lines += [[str(row[0]), f"{row[1]:,}", *map(score_text, row[2:5])] for row in shown.itertuples(index=False)]
     more = len(found) - len(shown)
     return aligned(lines) + (f"\nand {more:,} rarer classes; --details has all" if more else "")
 

@@ -7,6 +7,7 @@ all sentences, here each different one once. Anisotropy is measured as the mean 
 computed without centring, so that a direction which all vectors share counts.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,4 +81,4 @@ def mean_cosine(sentences: UnitVectors) -> float:
 def effective_rank(singular_values: NDArray[np.floating[Any]]) -> float:
     """Exponential of the entropy of p_k = σ_k / Σσ (Roy & Vetterli 2007)."""
     shares = singular_values[singular_values > 0] / singular_values.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else math.nan

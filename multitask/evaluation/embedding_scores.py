@@ -3,7 +3,7 @@
 The protocol of similarity tasks (STS) is that of Reimers & Gurevych (2019) and SimCSE (Gao et al. 2021, arXiv
 2104.08821, appendix B): no regression on top of the embeddings, and the Spearman correlation over the pairs of all
 sub-sets together ("all"). We also compute SentEval's own "mean" and "weighted mean" over the sub-sets, and Pearson
-correlations. Correlations are NaN if all cosines or all gold scores are equal.
+correlations. Correlations are NaN if all cosines or all gold scores are equal, but for rounding.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def sts_scores(
     measures = ("spearman", "pearson")
 
     def correlations(rows: NDArray[Any] | slice) -> dict[str, float]:
-        found = correlation_metrics(similarities[rows], gold[rows])
+        found = correlation_metrics(similarities[rows], gold[rows], unit=1)
         return {of: found[of] for of in measures}
 
     def average(weights: Sequence[int] | None) -> dict[str, float]:

@@ -1,5 +1,8 @@
 """A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from math import isfinite
 from pathlib import Path
 
 import pandas
@@ -9,7 +12,7 @@ from multitask.data.problems import aligned
 from multitask.evaluation.embedding_suites import SUITES, SuiteResult
 from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
 from multitask.evaluation.suite_sets import PUBLISHED
-from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen, overlap_rows
+from multitask.evaluation.training_overlap import Scores, ScoresWithOverlap, any_seen, overlap_rows
 
 NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
@@ -50,11 +53,11 @@ def _heading(result: SuiteResult) -> str:
 
 
 def _points(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:.2f}"
+    return _number(None if value is None else 100 * value, digits=2)
 
 
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _number(value: float | None, digits: int = 3) -> str:
+    return NONE if value is None else f"{value:.{digits}f}" if isfinite(value) else "undefined"
 
 
 def _marked(text: str, task: ScoresWithOverlap) -> str:
@@ -103,13 +106,21 @@ def _overlap(result: SuiteResult) -> list[list[str]]:
 
 def _details(result: SuiteResult) -> list[list[str]]:
     """All measures of each task, but not of its sub-sets."""
-    frame = pandas.json_normalize([dict(task.scores) for task in result.tasks.values()], sep=" ")
-    frame = frame[[name for name in frame if not name.startswith("subsets ")]]
+    measured = {name: dict(_flat(task.scores)) for name, task in result.tasks.items()}
+    names = list(dict.fromkeys(chain(*measured.values())))
     shown = _number if SUITES[result.suite].main is None else _points
-    rows = [["Task", "rows", *(name.replace("_", " ") for name in frame)]]
-    for (name, task), values in zip(result.tasks.items(), frame.itertuples(index=False), strict=True):
-        rows.append([name, f"{task.rows:,}", *(shown(None if pandas.isna(value) else value) for value in values)])
+    rows = [["Task", "rows", *(name.replace("_", " ") for name in names)]]
+    for task, found in measured.items():
+        rows.append([task, f"{result.tasks[task].rows:,}", *(shown(found.get(name)) for name in names)])
     return rows
+
+
+def _flat(scores: Scores) -> Iterator[tuple[str, float | None]]:
+    for name, value in scores.items():
+        if not isinstance(value, Mapping):
+            yield name, value
+        elif name != "subsets":
+            yield from ((f"{name} {measure}", of) for measure, of in value.items())
 
 
 def _latex_table(result: SuiteResult) -> str:

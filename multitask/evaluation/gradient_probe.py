@@ -39,13 +39,18 @@ DISSIPATED = 0.01
 STEP = 0.01
 """λ in Lemma 1 of the paradigm paper: length of a step along Σ_j W_ij x_j − r_i v_i. If it is small, its value hardly
 matters."""
+SAME = 2.0**-20
+"""Embeddings of the same sentence may be at this angle by rounding in fp32, which is 8 times that of its last step."""
 TAG = 1e-12
 """Size of the tags in `_split`. Its square is lost in rounding, so tags change no value."""
 
 
 @dataclass(frozen=True)
 class GradientComponents:
-    """The result of a probe, in float64 on the embeddings' device. NaN where a share is undefined: no push at all."""
+    """The result of a probe, in float64 on the embeddings' device. NaN where a share is undefined: no push at all.
+
+    If an anchor and its negatives are one direction, up to rounding, none of them is the hardest.
+    """
 
     dissipation: Tensor
     """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none."""
@@ -69,7 +74,7 @@ class GradientComponents:
     """Mean angle between anchors and other pairs' positives (without false negatives) minus the mean angle within
     pairs, in radians, []."""
     residual: Tensor
-    """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 if the decomposition is exact."""
+    """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 if the decomposition is exact, or g is rounding alone."""
 
     def summary(self) -> dict[str, float]:
         """Scalars by name, mostly means. Ratio, weight, push and closeness are averaged over undissipated anchors only.
@@ -237,17 +242,18 @@ def _components(views: Views, found: AnchorGradients, full: Tensor, excluded: Te
     uniformity = push_of(torch.ones_like(excluded))
     moved = anchors - STEP * found.gradient / total.abs()[:, None]
     angles, others = arccos(anchors @ positives.T), ~excluded[:, : len(positives)]
+    differ = only_negatives(-similarity, excluded).amax(-1) > SAME**2 / 2 - 1
     norm = found.gradient.norm()
     rest = (found.gradient - alignment - uniformity).norm()
     return GradientComponents(
         dissipation=(push / full).where(push > 0, 0),
         weights=negatives / total[:, None],
         ratio=-found.pull / total,
-        hardest_weight=(negatives.gather(1, hardest)[:, 0]) / total,
-        hardest_push=(push_of(is_hardest) * uniformity).sum(-1) / uniformity.square().sum(-1),
+        hardest_weight=(negatives.gather(1, hardest)[:, 0] / total).where(differ, math.nan),
+        hardest_push=((push_of(is_hardest) * uniformity).sum(-1) / uniformity.square().sum(-1)).where(differ, math.nan),
         alignment_norm=alignment.norm(dim=-1),
         uniformity_norm=uniformity.norm(dim=-1),
         closer=(moved - positives).norm(dim=-1) < (anchors - positives).norm(dim=-1),
         distance_gap=(angles * others).sum() / others.sum().clamp_min(1) - angles.diagonal().mean(),
-        residual=(rest / norm).where(norm > 0, 0),
+        residual=(rest / norm).where(norm > TAG * push.norm(), 0),
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from multitask.evaluation.statistics import ROUNDING, SAMPLES, Values
-from multitask.tasks.metrics import Metric
+from multitask.tasks.metrics import Metric, rounding
 
 CHUNK = 200_000  # number of weights that are computed at once, so that they fit into the processor's cache
 
@@ -27,8 +27,7 @@ def resampled_scores(
 ) -> Values:
     """Scores of all models on resampled examples; all models are scored on the same resamples.
 
-    Scores are those of `multitask.tasks.metrics`. On a resample where a score is undefined, it counts as 0, so that a
-    few resamples of equal labels do not leave a model without an interval.
+    Scores are those of `multitask.tasks.metrics`. On a resample where a score is undefined, it is NaN.
 
     Args:
         labels: [examples], or [examples, labels] of several labels a row.
@@ -71,12 +70,12 @@ def _class_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any], 
 def _matthews(weights: Values, labels: NDArray[Any], predictions: NDArray[Any], classes: int) -> Values:
     gold = _class_weights(weights, labels, classes)
     right = _accuracy(weights, labels, predictions)
-    scores = np.zeros_like(right)
+    scores = np.empty_like(right)
     for place, model in enumerate(predictions):
         predicted = _class_weights(weights, model, classes)
         spread = (1 - (gold**2).sum(axis=1)) * (1 - (predicted**2).sum(axis=1))
         excess = right[:, place] - (gold * predicted).sum(axis=1)
-        scores[:, place] = _ratio(excess, np.sqrt(np.where(spread > ROUNDING, spread, 0)))
+        scores[:, place] = excess / np.sqrt(np.where(spread > ROUNDING, spread, np.nan))
     return scores
 
 
@@ -103,7 +102,7 @@ def _average_precision(weights: Values, labels: NDArray[Any], predictions: NDArr
     scores = []
     for model in predictions:
         columns = [_label_precision(weights, *column) for column in zip(gold.T, model.T, strict=True)]
-        scores.append(_ratio(np.sum(columns, axis=0), occurs.sum(axis=1)))
+        scores.append(np.sum(columns, axis=0) / np.where(occurs.any(axis=1), occurs.sum(axis=1), np.nan))
     return np.stack(scores, axis=1)
 
 
@@ -123,10 +122,11 @@ def _absolute_error(weights: Values, labels: NDArray[Any], predictions: NDArray[
 
 
 def _kappa(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    x, y = _centred(labels), predictions - labels.mean(dtype=np.float64)
+    middle = labels.mean(dtype=np.float64)
+    x, y = labels - middle, predictions - middle
     by_chance = (weights @ x**2)[:, None] + weights @ (y**2).T - 2 * (weights @ x)[:, None] * (weights @ y.T)
     error = weights @ ((predictions.astype(np.float64) - labels) ** 2).T
-    return np.where(by_chance > ROUNDING, 1 - error / np.where(by_chance > ROUNDING, by_chance, 1.0), 0.0)
+    return 1 - error / np.where(by_chance > ROUNDING, by_chance, np.nan)
 
 
 def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
@@ -144,13 +144,9 @@ def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Values:
 
 
 def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    x, y = _centred(labels), _centred(predictions)
-    mean_x, mean_y = (weights @ x)[:, None], weights @ y.T
-    variance_x = (weights @ x**2)[:, None] - mean_x**2
-    variance_y = weights @ (y**2).T - mean_y**2
-    vary = (variance_x > ROUNDING * (x**2).mean()) & (variance_y > ROUNDING * (y**2).mean(axis=1))
-    covariance = weights @ (x * y).T - mean_x * mean_y
-    return np.where(vary, covariance / np.sqrt(np.where(vary, variance_x * variance_y, 1.0)), 0.0)
+    x, mean_x, variance_x = _moments(weights, labels[None])
+    y, mean_y, variance_y = _moments(weights, predictions)
+    return (weights @ (x * y).T - mean_x * mean_y) / np.sqrt(variance_x * variance_y)
 
 
 def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
@@ -162,9 +158,9 @@ def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArra
         y = _weighted_ranks(weights, model)
         weighted = weights * y
         variance = variance_x * np.einsum("sn,sn->s", weighted, y)
-        vary = variance > ROUNDING
-        scores[:, place] = np.where(vary, np.einsum("sn,sn->s", weighted, x) / np.sqrt(np.where(vary, variance, 1)), 0)
-    return scores
+        scores[:, place] = np.einsum("sn,sn->s", weighted, x) / np.sqrt(np.where(variance > 0, variance, np.nan))
+    vary = [np.isfinite(_moments(weights, values)[2]) for values in (labels[None], predictions)]
+    return np.where(vary[0] & vary[1], scores, np.nan)
 
 
 def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
@@ -177,11 +173,16 @@ def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
     return np.asarray(ranks[:, group])
 
 
-def _centred(values: NDArray[Any]) -> Values:
-    """Values minus their mean along the last axis, so that moments lose no digits; exactly 0 if all are equal."""
-    wide = values.astype(np.float64)
-    varies = np.ptp(wide, axis=-1, keepdims=True) > 0
-    return np.where(varies, wide - wide.mean(axis=-1, keepdims=True), 0.0)
+def _moments(weights: Values, values: NDArray[Any]) -> tuple[Values, Values, Values]:
+    """Values [models, examples] less their mean, so that moments lose no digits; mean and variance [samples, models].
+
+    The variance is NaN if it may be that of rounding: values that differ by w at most have a variance of w² / 4 at most
+    (Popoviciu).
+    """
+    centred = values - values.mean(axis=1, keepdims=True, dtype=np.float64)
+    mean = weights @ centred.T
+    variance = weights @ (centred**2).T - mean**2
+    return centred, mean, np.where(variance > rounding(values) ** 2 / 4, variance, np.nan)
 
 
 Score = Callable[..., Values]

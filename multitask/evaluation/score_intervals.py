@@ -27,8 +27,8 @@ def draws_of(task: str) -> np.random.Generator:
     return generator(0, "resampled examples", task)
 
 
-def scores_with_intervals(answers: Mapping[str, Answers]) -> dict[str, tuple[float, float, float]]:
-    """Each task's score, and the mean of those where higher is better, `overall`; with its 95% interval's bounds."""
+def scores_with_intervals(answers: Mapping[str, Answers]) -> dict[str, Uncertain]:
+    """Each task's score, and the mean of those where higher is better, `overall`, over resampled rows."""
     found: dict[str, tuple[float, Values]] = {}
     for task, (labels, predictions, metric, classes, score) in answers.items():
         drawn = resampled_scores(labels, predictions[None], metric, draws_of(task), classes=classes)
@@ -36,4 +36,4 @@ def scores_with_intervals(answers: Mapping[str, Answers]) -> dict[str, tuple[flo
     if meant := [found[task] for task, of in answers.items() if of.metric not in LOWER_IS_BETTER]:
         scores, drawn_scores = zip(*meant, strict=True)
         found = {"overall": (float(np.mean(scores)), np.mean(drawn_scores, axis=0)), **found}
-    return {name: (score, *Uncertain(score, values).interval()) for name, (score, values) in found.items()}
+    return {name: Uncertain(score, values) for name, (score, values) in found.items()}

@@ -24,6 +24,8 @@ recommend two kinds of tests if the distribution is unknown, as for accuracy and
 models' outputs, and the bootstrap. We use the bootstrap: it tests the difference of the scores themselves, not whether
 outputs are exchangeable, and it can include seeds. (With three seeds, a permutation test has no p below 1/4.)
 
+Resamples on which a number is undefined are left out, and counted. A number that is undefined itself has no interval.
+
 Imports no torch.
 """
 
@@ -54,19 +56,30 @@ class Uncertain:
 
     value: float
     examples: Values
-    """Draws of its values with other examples, [samples]."""
+    """Draws of its values with other examples, [samples]; NaN where it is undefined."""
     error: float = 0.0
     """Its standard error over seeds."""
     degrees: float = 0.0
     """Degrees of freedom of this error; 0 if it is unknown."""
 
+    @property
+    def undefined(self) -> int:
+        """The number of draws on which it is undefined, which are left out."""
+        return int(np.isnan(self.examples).sum())
+
     @cached_property
     def draws(self) -> Values:
-        """Draws of its values with other examples and other seeds, [samples]."""
-        return self.examples + self.error * _student(self.degrees, len(self.examples)) if self.error else self.examples
+        """Draws of its values with other examples and other seeds, [samples on which it is defined]."""
+        seeds = self.error * _student(self.degrees, len(self.examples)) if self.error else 0.0
+        return (self.examples + seeds)[~np.isnan(self.examples)]
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """The interval's bounds: a share of level / 2 of the draws lies below and the same share above."""
+        """The interval's bounds: a share of level / 2 of the draws lies below and the same share above.
+
+        NaN if the number is undefined, or all draws are.
+        """
+        if np.isnan(self.value) or not len(self.draws):
+            return np.nan, np.nan
         low, high = np.quantile(self.draws, (level / 2, 1 - level / 2))
         return float(low), float(high)
 
@@ -76,9 +89,11 @@ class Uncertain:
         It is for an experiment done again, whose standard error over seeds varies as that of this one does. Without
         examples, this is the noncentral t distribution averaged over the errors that these seeds may come from.
         """
-        margin, estimates = self.value - np.quantile(self.examples, level / 2), self.examples - self.value
+        if not len(examples := self.examples[~np.isnan(self.examples)]):
+            return np.nan
+        margin, estimates = self.value - np.quantile(examples, level / 2), examples - self.value
         if self.error:
-            draws, size = generator(SEED, "experiments done again"), len(self.examples)
+            draws, size = generator(SEED, "experiments done again"), len(examples)
             true = self.error / np.sqrt(draws.chisquare(self.degrees, size) / self.degrees)
             found = true * np.sqrt(draws.chisquare(self.degrees, size) / self.degrees)
             margin = np.hypot(margin, student.ppf(1 - level / 2, self.degrees) * found)
@@ -105,7 +120,7 @@ class SampledScores:
     seeds: Sequence[int]
     """Of the trainings; rows are paired by them."""
     observed: Values  # on the dev set, [seeds]
-    resampled: Values  # on resampled dev examples, [samples, seeds]
+    resampled: Values  # on resampled dev examples, [samples, seeds]; NaN where undefined
 
     @classmethod
     def mean_of(cls, tasks: Sequence["SampledScores"]) -> Self:

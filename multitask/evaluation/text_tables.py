@@ -1,23 +1,20 @@
 """Plain-text tables for the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from statistics import fmean, pstdev
 from typing import Any
 
 from multitask.data.problems import aligned
 from multitask.evaluation.score_intervals import Answers, scores_with_intervals
+from multitask.evaluation.statistics import Uncertain
 from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
+from multitask.tasks.metrics import score_text
 
 
 def capitalized(name: str) -> str:
     """The name with a capital first letter."""
     return name[:1].upper() + name[1:]
-
-
-def number(score: float) -> str:
-    """A score with four digits."""
-    return f"{score:.4f}" if isfinite(score) else "undefined"
 
 
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
@@ -26,7 +23,7 @@ def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     best = {name: max((s for line in history if isfinite(s := line["scores"][name])), default=None) for name in names}
     rows = [["epoch", *names]]
     for line in history:
-        cells = [f"{number(line['scores'][n])}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
+        cells = [f"{score_text(line['scores'][n])}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
         rows.append([str(line["epoch"]), *cells])
     return aligned(rows)
 
@@ -35,16 +32,30 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float) -> s
     """All scalar metrics of every task, and the overall score."""
     rows = [["task", "metric", "value"]]
     for task, found in metrics.items():
-        rows += [[task, name, number(value)] for name, value in found.items() if isinstance(value, float)]
-    rows.append(["overall", "mean", number(overall)])
+        rows += [[task, name, score_text(value)] for name, value in found.items() if isinstance(value, float)]
+    rows.append(["overall", "mean", score_text(overall)])
     return aligned(rows, left=2)
 
 
 def intervals_table(answers: Mapping[str, Answers]) -> str:
     """A line for each score with its interval."""
-    found = scores_with_intervals(answers).items()
-    lines = [[name, number(score), f"{number(low)} to {number(high)}"] for name, (score, low, high) in found]
-    return aligned([["task", "score", "95% interval over rows"], *lines])
+    scores = [((name,), score) for name, score in scores_with_intervals(answers).items()]
+    return uncertain_table(["task", "score", "95% interval over rows"], scores)
+
+
+def uncertain_table(
+    header: Sequence[str], numbers: Iterable[tuple[Sequence[str], Uncertain]], form: str = ".4f"
+) -> str:
+    """A line for each number with its name's parts and its interval, and on how many resamples it is undefined."""
+    lines, left_out = [[*header]], []
+    for name, number in numbers:
+        low, high = number.interval()
+        known = isfinite(low)
+        lines.append([*name, score_text(number.value, form), f"{low:{form}} to {high:{form}}" if known else "-"])
+        if known and number.undefined:
+            counts = f"{number.undefined:,} of {len(number.examples):,}"
+            left_out.append(f"{', '.join(name)} is undefined on {counts} resamples: left out")
+    return "\n".join([aligned(lines, left=len(header) - 2), *left_out])
 
 
 def overlap_table(tasks: Mapping[str, ScoresWithOverlap]) -> str:
@@ -53,17 +64,19 @@ def overlap_table(tasks: Mapping[str, ScoresWithOverlap]) -> str:
     def scalars(scores: Mapping[str, Any]) -> dict[str, float]:
         return {name: value for name, value in scores.items() if isinstance(value, float)}
 
-    return aligned(overlap_rows(tasks, scalars, lambda value: "-" if value is None else number(value)))
+    return aligned(overlap_rows(tasks, scalars, lambda value: "-" if value is None else score_text(value)))
 
 
 def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
     """Mean and standard deviation over batches of the numbers of `GradientComponents.summary`."""
-    rows = [["in the gradient of anchors", "mean", "deviation"]]
+    rows, lacking = [["in the gradient of anchors", "mean", "deviation"]], []
     for name in batches[0]:
         values = [summary[name] for summary in batches if isfinite(summary[name])]
         rows.append([name, f"{fmean(values):.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
-    why = "-: a mean over anchors that are not dissipated, of which there are none with a value"
-    return aligned(rows) + (f"\n{why}" if any(row[1] == "-" for row in rows) else "")
+        if len(values) < len(batches):
+            lacking.append(f"{name} (in {len(batches) - len(values)} of {len(batches)} batches)")
+    why = "undefined, and left out, where no anchor that is not dissipated has a value: "
+    return aligned(rows) + (f"\n{why}{', '.join(lacking)}" if lacking else "")
 
 
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:
@@ -72,8 +85,8 @@ def ensemble_table(evaluation: Mapping[str, Any]) -> str:
     rows = [["dev score", "overall", *tasks]]
     for label, found in (*members.items(), (method, evaluation)):
         scores = found["scores"]
-        overall = number(found["overall"]) if len(scores) == len(tasks) else "-"
-        rows.append([label, overall, *(number(scores[name]) if name in scores else "-" for name in tasks)])
+        overall = score_text(found["overall"]) if len(scores) == len(tasks) else "-"
+        rows.append([label, overall, *(score_text(scores[name]) if name in scores else "-" for name in tasks)])
     rows.append([f"weight in {method}", "", *tasks])
     for label in members:
         weights = [evaluation["weights"][name].get(label, 0) for name in tasks]

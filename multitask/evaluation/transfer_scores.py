@@ -43,9 +43,10 @@ Features = NDArray[np.float64]  # [rows, features]
 def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> dict[str, float | None]:
     """Share of rows [rows] with the right class, and for two classes the F1 score of class 1.
 
-    Folds of a cross-validation are scored together.
+    F1 is NaN if class 1 neither occurs nor is predicted, and None for more classes. Folds of a cross-validation are
+    scored together.
     """
-    f1 = float(f1_score(labels, predictions, zero_division=0)) if classes == 2 else None
+    f1 = float(f1_score(labels, predictions, zero_division=np.nan)) if classes == 2 else None
     return {"accuracy": float(np.mean(predictions == labels)), "f1": f1}
 
 

@@ -4,19 +4,21 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
-from minbert.files import read_json, sha256_of_file
+from minbert.files import nan_for_null, read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_geometry import MEASURES
 from multitask.evaluation.markup import markdown_code, markdown_text
 from multitask.inference.data_of_run import run_of
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
+from multitask.tasks.metrics import score_text
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 SUITE_METRICS = {"sts": "spearman", "transfer": "accuracy", "retrieval": "ndcg"}
@@ -46,7 +48,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         eval_results=[
             EvalResult("semantic-similarity", s["task"], s["task"], s["metric"], s["value"], dataset_split=s["data"])
             for s in scores
-            if s["of_embeddings"]
+            if s["of_embeddings"] and isfinite(s["value"])
         ]
         or None,
     )
@@ -65,6 +67,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         weights=", ".join(sha256_of_file(path) for path in weights_files(folder)),
         normalize=normalize,
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        score_text=score_text,
         text=markdown_text,
         code=markdown_code,
     )
@@ -132,7 +135,7 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
         if read_json(run.folder / "config.json").get("held_out") is not None:
             rows = "held-out training rows"
     elif (run.folder / "evaluation.json").is_file():
-        metrics = read_json(run.folder / "evaluation.json")["metrics"]
+        metrics = run.evaluation()["metrics"]
     scores = [
         {"data": rows, "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
         for task, values in metrics.items()
@@ -142,7 +145,7 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
     for suite, metric in SUITE_METRICS.items():
         path = folder / f"evaluation-{suite}.json"
         for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
-            value = (result["scores"]["all"] if suite == "sts" else result["scores"])[metric]
+            value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])
             seen = f"{result['rows_seen']:,} of {result['rows']:,}"
             found = {"data": suite, "task": task, "metric": metric, "value": value, "of_embeddings": True}
             scores.append({**found, "trained_on": seen})

@@ -22,7 +22,7 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import read_json, read_text, sha256_of_file, write_json
+from minbert.files import nan_for_null, read_json, read_text, sha256_of_file, write_json
 from minbert.settings import read_as
 from multitask.runs.locks import exclusive, refuse_link
 from multitask.runs.machine import machine_name
@@ -81,7 +81,7 @@ class MetricsLine:
     epoch: int
     training: dict[str, float]  # mean losses by name
     dev: dict[str, Any]  # what was measured, by task
-    scores: dict[str, float]
+    scores: dict[str, float | None]  # null if undefined; older files have NaN
     tokens: int
     seconds: float
 
@@ -240,17 +240,27 @@ class Artefact:
         return found
 
     def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, at least one, with scores of the same names. Raises InputError if damaged."""
+        """The lines of metrics.jsonl, at least one, with scores of the same names; an undefined score is NaN.
+
+        Raises InputError if damaged.
+        """
         path = self.folder / "metrics.jsonl"
         found: list[dict[str, Any]] = []
         for number, line in enumerate(read_text(path).splitlines(), start=1):
-            found.append(vars(read_as(MetricsLine, line, Path(f"{path}:{number}"))))
+            values = vars(read_as(MetricsLine, line, Path(f"{path}:{number}")))
+            found.append(values | {name: nan_for_null(values[name]) for name in ("dev", "scores")})
             if found[-1]["scores"].keys() != found[0]["scores"].keys():
                 expected = ", ".join(found[0]["scores"])
                 raise InputError(f"{path}:{number}: other scores than in the first line; expected {expected}")
         if not found:
             raise InputError(f"{path}: no lines; expected one for each evaluation")
         return found
+
+    def evaluation(self) -> dict[str, Any]:
+        """What evaluation.json says; an undefined score is NaN. Raises InputError if it is missing or damaged."""
+        found = read_json(self.folder / "evaluation.json", dict)
+        scored = [name for name in ("overall", "scores", "metrics", "members") if name in found]
+        return found | {name: nan_for_null(found[name]) for name in scored}
 
     def model_folder(self, best_on: str | None = None) -> Path:
         """The kept model that is best on a dev score, e.g. `overall` or a task; the leading score when left out.

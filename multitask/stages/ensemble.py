@@ -29,6 +29,7 @@ from multitask.runtime.device import Runtime
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
 from multitask.stages.settings.ensemble import SOUPS, STAGE, EnsembleConfig
+from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_test_rows
 from multitask.tasks.task import Split, Task
@@ -161,6 +162,7 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
     dev, test = {}, {}
     for name, task in tasks.items():
         dev[name] = load_rows(task, "dev")
+        warn_of_gaps(task, dev[name])
         if task.test is not None and not task.test.exists():
             logger.warning("%s: no such file; no test predictions for %s", task.test, name)
         elif (rows := load_test_rows(task)) is not None:
@@ -253,7 +255,7 @@ def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], vo
 def summary(run: Artefact) -> str:
     """What the command prints of a finished run: dev scores, weights, and the prediction files."""
     files = sorted((run.folder / "predictions").iterdir())
-    return "\n".join([ensemble_table(read_json(run.folder / "evaluation.json")), *map(str, files)])
+    return "\n".join([ensemble_table(run.evaluation()), *map(str, files)])
 
 
 # Votes.

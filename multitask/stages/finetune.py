@@ -30,10 +30,11 @@ from multitask.schedulers import build_scheduler
 from multitask.stages.run_stage import HERE, OpenRun, run_stage
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
+from multitask.tasks.check import gaps, undefined_on, warn_of_gaps
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.labelled import Labelled
-from multitask.tasks.read_examples import held_out_sentences, load_rows, load_training_rows
+from multitask.tasks.read_examples import held_out_part, held_out_sentences, load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
@@ -118,8 +119,12 @@ class Finetuning(SourceTraining):
             dev_rows = {name: load_rows(task, "dev") for name, task in tasks.items()}
         else:
             parts = held_out_sentences(rows, config.held_out)
-            dev_rows = {name: rows[name].take(dev) for name, (_, dev) in parts.items()}
+            dev_rows = {name: held_out_part(rows[name], dev) for name, (_, dev) in parts.items()}
             rows = {name: rows[name].take(training) for name, (training, _) in parts.items()}
+        for name, task in tasks.items():
+            if config.held_out is not None and task.metric in undefined_on(task, dev_rows[name].gold):
+                raise InputError(f"{gaps(task, dev_rows[name])[0]}; expected held-out rows with different labels")
+            warn_of_gaps(task, dev_rows[name])
         weights = config.task_weights or tuple(tasks[name].loss_weight for name in names)
         config = replace(config, tasks=names, task_weights=weights)
         if config.accumulate > 1 and (comparing := [name for name in names if tasks[name].compares_rows]):

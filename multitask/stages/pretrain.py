@@ -30,6 +30,7 @@ from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.stages.training_run import Start, train_run
+from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
@@ -68,6 +69,7 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
     if task is not None:
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
+        warn_of_gaps(task, examples)
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
     train_run(run, begin, problem, config, config.probe_every)
@@ -273,7 +275,7 @@ def metrics_of_embeddings(
 
     computed = compute_in_batches(data.lengths, embed, runtime)
     gold = data.examples.gold
-    metrics = correlation_metrics(computed[:, -1], gold)
+    metrics = correlation_metrics(computed[:, -1], gold, unit=1)
     if not has_positives:
         return metrics
     first, second = map(unit_vectors, np.split(computed[:, :-1], 2, axis=1))  # [pairs, hidden] each

@@ -165,7 +165,7 @@ class Search:
         for line in run.history():
             enough(line["step"], line)
         if not (defined := [score for score in scores.values() if not math.isnan(score)]):
-            raise TrainingError("all held-out scores are undefined")
+            raise TrainingError("all its held-out scores are undefined")
         return max(defined)
 
     def train(self, chosen: Chosen, seeds: int) -> dict[int, Artefact]:
@@ -188,8 +188,19 @@ def _mend(journal: Path) -> None:
 def best(study: "optuna.Study") -> Chosen:
     """The choice of the best complete trial. Raises InputError if there is none."""
     if not study.get_trials(states=(TrialState.COMPLETE,)):
+        failed = [trial.user_attrs["failed"] for trial in _ended(study) if "failed" in trial.user_attrs]
+        if failed:
+            raise InputError(f"no trial has a score; {len(failed)} failed, the last one: {failed[-1]}")
         raise InputError("no trial is complete; the same command with a larger --budget goes on from here")
     return chosen_by(study.best_trial)
+
+
+def ties(study: "optuna.Study") -> list[str]:
+    """A line that names the trials with other settings that score as high as the best one, if there are any."""
+    first, complete = study.best_trial, study.get_trials(states=(TrialState.COMPLETE,))
+    others = [t for t in complete if t.value == first.value and t.params != first.params]
+    tied = f"{len(others)} trials with other settings have the same score as trial {first.number}, which came first"
+    return [f"{tied}: {', '.join(str(trial.number) for trial in others)}\n"] if others else []
 
 
 def table(study: "optuna.Study") -> pandas.DataFrame:

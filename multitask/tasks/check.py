@@ -1,28 +1,35 @@
 """What a data folder or the files of a tasks file hold, and what is wrong with them: `multitask data check`."""
 
+import logging
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, combinations
+from operator import eq
 from pathlib import Path
 
 import numpy as np
 import pandas
+from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, Unread
 from multitask.data.invisible import spelled
-from multitask.data.problems import aligned, plain, quote
+from multitask.data.problems import aligned, listed, plain, quote
 from multitask.data.tables import Source
+from multitask.runtime.random_streams import generator
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.label_hints import label_hints
 from multitask.tasks.labelled import Labelled, rows_by_label
-from multitask.tasks.read_examples import read_examples
+from multitask.tasks.read_examples import held_out, held_out_part, read_examples
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
-from multitask.tasks.task import Task
+from multitask.tasks.task import Split, Task
+
+logger = logging.getLogger("multitask")
 
 SHOWN = 10
 """Lines of problems that are shown of one file, however many tasks read it."""
@@ -54,6 +61,7 @@ class DataReport:
     """Two sets, and how many distinct sentences they have in common, as contamination records compare them."""
     absent: list[str] = field(default_factory=list)  # the missing files of each task that has at least one file
     hints: list[str] = field(default_factory=list)  # about labels that may be misspelt or wrong
+    gaps: list[str] = field(default_factory=list)  # what development rows cannot tell; see `gaps`
     _problems: dict[str, dict[str, None]] = field(default_factory=dict)  # of each file
     _sentences: dict[tuple[str, str], Hashes] = field(default_factory=dict)  # of each task and split
 
@@ -88,6 +96,8 @@ class DataReport:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
                     self.hints += contradictions(task, source, examples)
+                if not problems and split != "test":
+                    self.gaps += _gaps_of_dev(task, split, examples)
                 name = f"{task.name} {source}" if self.declared else Path(source.file).name
                 self._sentences[task.name, split] = self._add(name, examples, _histogram(task, examples))
 
@@ -169,6 +179,48 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
     report.compare()
     return report
+
+
+def undefined_on(task: Task, labels: NDArray[np.float32]) -> list[str]:
+    """The scores that no predictions have on these labels, because those by chance do not."""
+    shape = (len(labels), task.outputs) if task.outputs > 1 or labels.ndim == 2 else len(labels)
+    metrics = task.metrics(generator(0, "predictions by chance").random(shape), labels)
+    return [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
+
+
+def gaps(task: Task, examples: Examples) -> list[str]:
+    """Lines that say what labelled rows cannot tell of any model, and how scores count it."""
+    labels, found = examples.gold, []
+    if undefined := undefined_on(task, labels):
+        value = quote(task.names[int(labels.flat[0])]) if isinstance(task, Labelled) else f"{labels[0]:g}"
+        one = f"all {len(labels):,} labels are {value}" if len(labels) > 1 else "there is only one row"
+        why = one if labels.ndim == 1 else "no row has a label"
+        verb = "is" if len(undefined) == 1 else "are"
+        found.append(f"{' and '.join(undefined)} {verb} undefined for every model, as {why}")
+    if isinstance(task, Labelled):
+        counts = rows_by_label(labels, len(task.names))
+        if lacking := [name for name, count in zip(task.names, counts, strict=True) if not count]:
+            names, most = listed(map(quote, lacking)), 1 - len(lacking) / len(counts)
+            found.append(f"no row has the label {names}, whose F1 counts as 0: macro_f1 is at most {most:.4f}")
+    if task.pair and all(map(eq, *examples.sentences)):
+        found.append("the two texts of every pair are equal, so embeddings cannot tell one pair from another")
+    return [f"{task.name}: {examples.source}: {line}" for line in found]
+
+
+def warn_of_gaps(task: Task, examples: Examples) -> None:
+    """Log what labelled rows cannot tell; see `gaps`."""
+    for line in gaps(task, examples):
+        logger.warning(line)
+
+
+def _gaps_of_dev(task: Task, split: Split, examples: Examples) -> list[str]:
+    """The gaps of development rows; without any, of those that a training holds out."""
+    if isinstance(task, Labelled) and not task.labels:  # the training rows could not be read
+        return []
+    if split == "train" and task.dev is None:
+        with suppress(InputError):  # too few rows
+            return gaps(task, held_out_part(examples, held_out(examples, task.dev_share)[1]))
+    return gaps(task, examples) if split == "dev" else []
 
 
 def contradictions(task: Task, source: Source, examples: Examples) -> list[str]:

@@ -5,6 +5,7 @@ age?") -> 1; several labels "Cheap, and it broke." -> price, quality; regression
 playing a guitar.", "A man plays a flute.") -> 2.4.
 """
 
+import logging
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -29,11 +30,14 @@ from multitask.tasks.metrics import (
     ORDINAL,
     best_threshold,
     classification_metrics,
+    constant,
     multilabel_metrics,
     ordinal_metrics,
     regression_metrics,
 )
 from multitask.tasks.task import AtLeastZero, Finite, Task
+
+logger = logging.getLogger("multitask")
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
@@ -242,12 +246,13 @@ class Regression(Task):
         return np.array(labels, np.float32), ()
 
     def learned(self, training: Examples) -> Self:
-        if self.range is not None:
-            return self
         low, high = float(training.gold.min()), float(training.gold.max())
-        if low == high:
-            raise self.problem(f"all labels of {training.source} are {low:g}; nothing to learn")
-        return replace(self, learned_range=(low, high))
+        if constant(training.gold):
+            alike = self.problem(f"all labels of {training.source} are {low:g}; nothing to learn")
+            if self.range is None:
+                raise alike
+            logger.warning(alike)
+        return self if self.range else replace(self, learned_range=(low, high))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -273,7 +278,8 @@ class Regression(Task):
         return low + estimates.astype(np.float32) * (high - low)  # fp32 like the outputs of one model
 
     def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
-        return regression_metrics(self.decide(estimates), labels)
+        low, high = self.bounds
+        return regression_metrics(self.decide(estimates), labels, high - low)
 
 
 @dataclass(frozen=True, kw_only=True)

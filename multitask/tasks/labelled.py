@@ -1,5 +1,6 @@
 """What the kinds of tasks with labels have in common: their names, their order, and a temperature."""
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from multitask.data.invisible import spelled
 from multitask.data.problems import listed, plain, quote
 from multitask.tasks.labels import NUMBER, alike, label_name
 from multitask.tasks.task import AtLeastZero, Positive, Task
+
+logger = logging.getLogger("multitask")
 
 MOST_CLASSES = 1000
 SENTIMENT = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -118,13 +121,29 @@ class Labelled(Task):
         return (scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)).numpy()
 
     def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
-        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
+        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2.
+
+        The temperature is 1, with a warning, if none between the ends of the search fits better than the ends.
+        """
         plain = self.with_cross_entropy()
         values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
-        found = minimize_scalar(
-            lambda log: float(plain.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
-        )
-        return replace(self, temperature=math.exp(found.x))
+
+        def loss(log: float) -> float:
+            return float(plain.loss(values / math.exp(log), gold))
+
+        found = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded")
+        sharpest, flattest = map(loss, LOG_TEMPERATURES)
+        if found.fun < min(sharpest, flattest):
+            return replace(self, temperature=math.exp(found.x))
+        decided = outputs > 0 if self.log_odds else outputs.argmax(axis=1)
+        if flattest <= sharpest:
+            why = "the less the probabilities differ, the better they fit its labels"
+        elif (decided == labels).all():
+            why = "all its rows are predicted right, so any higher probability fits better"
+        else:
+            why = "the outputs differ too little"
+        logger.warning("%s: the temperature stays 1, as none fits the dev set: %s", self.name, why)
+        return replace(self, temperature=1.0)
 
     def with_cross_entropy(self) -> Self:
         """The task with plain cross-entropy as its loss."""

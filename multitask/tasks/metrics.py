@@ -13,6 +13,31 @@ ORDINAL = ("mae", "kappa")
 """Of classes whose order means something."""
 LOWER_IS_BETTER = ("rmse", "mae")
 """Reported only: models are never selected on these, and "overall" leaves them out."""
+RESOLUTION = 2.0**-17
+"""Numbers that differ by this part of their size or less may differ by rounding alone.
+
+The cosine of two bf16 roundings of one vector is about 1 - u²/3, where u = 2^-8 is the largest rounding error: errors
+are independent and even, so u²/3 is their mean square at most. We take u²/2. In fp32, it is 128 rounding errors.
+"""
+
+
+def rounding(values: NDArray[Any], unit: float = 0.0) -> NDArray[Any]:
+    """The largest difference of numbers [..., n] that may be rounding alone, [...].
+
+    `unit` is the size of the numbers that they were computed from where it may be larger than their own: of cosines 1,
+    of predictions the width of the range.
+    """
+    return RESOLUTION * np.maximum(np.abs(values).max(axis=-1), unit)
+
+
+def constant(values: NDArray[Any], unit: float = 0.0) -> bool:
+    """Whether numbers [n] are equal, but for rounding; see `rounding`."""
+    return bool(np.ptp(values) <= rounding(values, unit))
+
+
+def score_text(score: float, form: str = ".4f") -> str:
+    """A score with four digits."""
+    return format(score, form) if math.isfinite(score) else "undefined"
 
 
 def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, Any]:
@@ -87,17 +112,23 @@ def multilabel_metrics(
     }
 
 
-def regression_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
-    """Pearson and Spearman correlation, and the root of the mean squared error in the labels' unit."""
+def regression_metrics(predictions: NDArray[Any], labels: NDArray[Any], width: float = 0.0) -> dict[str, Any]:
+    """Pearson and Spearman correlation, and the root of the mean squared error in the labels' unit.
+
+    `width` is that of the labels' range.
+    """
     error = math.sqrt(np.mean((predictions.astype(np.float64) - labels) ** 2))
-    return {**correlation_metrics(predictions, labels), "rmse": error}
+    return {**correlation_metrics(predictions, labels, width), "rmse": error}
 
 
-def correlation_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
-    """Pearson and Spearman correlation; NaN if they are undefined, because predictions or labels are all equal."""
+def correlation_metrics(predictions: NDArray[Any], labels: NDArray[Any], unit: float) -> dict[str, Any]:
+    """Pearson and Spearman correlation; NaN if predictions or labels are all equal, but for rounding.
+
+    `unit` is that of the predictions, as `rounding` takes it.
+    """
     from scipy.stats import pearsonr, spearmanr
 
-    if len(labels) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+    if len(labels) < 2 or constant(predictions, unit) or constant(labels):
         return {"pearson": math.nan, "spearman": math.nan}
     predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)  # else scipy adds in fp32
     return {

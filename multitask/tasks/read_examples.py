@@ -46,7 +46,12 @@ def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Example
     training, dev = held_out(whole, task.dev_share)
     if split == "dev":
         logger.info("%s: %d of %d training rows are its development set", task.name, len(dev), len(whole))
-    return whole.take(training if split == "train" else dev)
+    return whole.take(training) if split == "train" else held_out_part(whole, dev)
+
+
+def held_out_part(examples: Examples, rows: Rows) -> Examples:
+    """The rows that are held out, under a name of their own."""
+    return replace(examples.take(rows), source=f"held-out rows of {examples.source}")
 
 
 def load_test_rows(task: Task) -> Examples | None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from minbert.checkpoint import not_finite
-from minbert.files import atomic_file, sha256_of_file, write_json, write_text
+from minbert.files import atomic_file, json_text, sha256_of_file, write_json, write_text
 from multitask.runs.artefact import STATE
 from multitask.runtime import distributed
 from multitask.runtime.device import generator_states, restore_generators
@@ -50,6 +50,7 @@ class Progress:
     at_start: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of the start weights' embeddings
     loss_sums: dict[str, float] = field(default_factory=dict)  # since the last evaluation
     loss_counts: dict[str, int] = field(default_factory=dict)
+    largest_gradient: float = 0.0  # norm
 
 
 class RunState:
@@ -130,13 +131,13 @@ class RunState:
 
     def keep_if_best(self, scores: dict[str, float]) -> None:
         """Keep the model as a checkpoint if any score is a new best; without scores, keep it as the last one."""
-        # An undefined score (the correlation of a constant) counts as the worst, but the first model is always kept.
+        # An undefined score (the correlation of a constant) counts as the worst; of models without another, the last
+        # is kept.
         ranked = {name: -math.inf if math.isnan(score) else score for name, score in scores.items()}
-        progress = self.progress
-        better = [
-            name for name, score in ranked.items() if name not in progress.scores or score > progress.scores[name]
-        ]
-        progress.stale = 0 if next(iter(scores), None) in better else progress.stale + 1
+        progress, first = self.progress, next(iter(scores), None)
+        better = [name for name, score in ranked.items() if score > progress.scores.get(name, -math.inf)]
+        progress.stale = 0 if first in better or first not in progress.scores else progress.stale + 1
+        better += [name for name in ranked if progress.scores.get(name, -math.inf) == ranked[name] == -math.inf]
         if better or not scores:
             checkpoint = f"step-{progress.step:07d}"
             distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))
@@ -150,7 +151,7 @@ class RunState:
 
     def _write_history(self) -> None:
         """Write metrics.jsonl whole, so that a kill cannot leave half a line."""
-        lines = "".join(json.dumps(line) + "\n" for line in self.progress.history)
+        lines = "".join(json_text(line) + "\n" for line in self.progress.history)
         distributed.from_first(lambda: write_text(self.folder / "metrics.jsonl", lines))
 
     def finish(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ from multitask.runtime.errors import Interrupted, Stopped
 from multitask.runtime.signals import stop_signals
 from multitask.training.checkpoints_and_resume import Progress, RunState
 from multitask.training.config import OptimizerConfig
-from multitask.training.loss_monitor import LossMonitor
+from multitask.training.loss_monitor import GRADIENT, LossMonitor
 from multitask.training.optimizer import Optimizer
 from multitask.training.progress_report import ProgressReport
 from multitask.training.trainable import Trainable, Update
@@ -111,7 +111,7 @@ def train(
             distributed.average(optimizer.gradients)
             watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
             norm = optimizer.clip()
-            losses.add(progress.step + 1, update, computed.terms, {"gradient": norm, **computed.watched, **watched})
+            losses.add(progress.step + 1, update, computed.terms, {GRADIENT: norm, **computed.watched, **watched})
             if runtime.device.type == "cpu":
                 losses.read()  # before the step, so that a bad loss does not even spoil the weights in memory
             optimizer.step(progress.step)
@@ -140,7 +140,9 @@ def train(
             if enough:
                 raise Stopped
     losses.read()
-    report.end()
+    trainable.module.eval()
+    with torch.no_grad(), optimizer.averaged():
+        report.end(distributed.from_first(trainable.fault))
     return state.finish()
 
 

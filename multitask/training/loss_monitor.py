@@ -9,6 +9,8 @@ from multitask.runtime.errors import TrainingError
 from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.trainable import Update
 
+GRADIENT = "gradient"
+
 
 class LossMonitor:
     """Losses of recent steps, read together: on CUDA every read waits for the device. `progress` gets their sums."""
@@ -30,6 +32,8 @@ class LossMonitor:
         for (step, update, name, _), value in zip(noted, values, strict=True):
             if not math.isfinite(value):
                 raise TrainingError(_not_finite(step, update, name, value))
+            if name == GRADIENT:
+                self.progress.largest_gradient = max(self.progress.largest_gradient, value)
             self.progress.loss_sums[name] = self.progress.loss_sums.get(name, 0.0) + value
             self.progress.loss_counts[name] = self.progress.loss_counts.get(name, 0) + 1
         self.unread.clear()
@@ -53,7 +57,7 @@ class LossMonitor:
 def _not_finite(step: int, update: Update, name: str, value: float) -> str:
     batches = [batch for batch in update if batch.source == name] or update
     rows = "; ".join(f"{batch.source} rows {', '.join(map(str, batch.rows.tolist()))}" for batch in batches)
-    what = "gradient norm" if name == "gradient" else f"{name} loss"
+    what = "gradient norm" if name == GRADIENT else f"{name} loss"
     return (
         f"step {step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state "
         "and the checkpoints are good: try a lower learning rate, clipping or --precision fp32"

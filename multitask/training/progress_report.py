@@ -1,15 +1,20 @@
 """What a person sees of a training while it runs: a bar on a terminal, plain lines in logs and notebooks."""
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 
 from multitask.runtime import distributed
 from multitask.runtime.progress import ProgressBar, time_left
+from multitask.tasks.metrics import score_text
 from multitask.training.checkpoints_and_resume import Progress
 
 logger = logging.getLogger("multitask")
 
+DUPLICATES = " duplicates"
+LEAST_GRADIENT = 1e-8
+"""The epsilon of AdamW: a gradient of this norm moves no weight by more than half the learning rate in a step."""
 BAR = "{desc}|{bar}| step {n_fmt}/{total_fmt}{postfix}"  # short enough for 80 columns, so that nothing is cut
 
 
@@ -41,17 +46,41 @@ class ProgressReport(ProgressBar):
     def evaluation(self, epoch: int, loss: float | None, scores: Mapping[str, float]) -> None:
         """Report an evaluation in an epoch, from 1, with the mean loss of the steps before it."""
         place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
-        scored = ", ".join(f"{name} {score:.4f}" for name, score in scores.items()) or "not scored"
+        scored = ", ".join(f"{name} {score_text(score)}" for name, score in scores.items()) or "not scored"
         self.bar.set_description_str("", refresh=False)
         self.tell(f"{place}: {scored}; {self._state(loss)}")
 
-    def end(self) -> None:
-        """Warn where the leading checkpoint scores below the start weights' embeddings."""
+    def end(self, fault: str = "") -> None:
+        """Warn of what went wrong: of the fault, or where the kept model scores below the start weights' embeddings."""
+        progress, score = self.progress, next(iter(self.progress.scores), "")
+        if not distributed.is_first():
+            return
+        if idle := self._idle():
+            fault = f"nothing was learned from {idle}: the loss is 0, as every row repeats others of its batch"
+        elif progress.largest_gradient <= LEAST_GRADIENT:
+            fault = f"nothing was learned: the gradient was 0 in all {progress.step:,} steps"
+        elif not fault and progress.scores.get(score) == -math.inf:
+            fault = f"{score} was undefined at every evaluation: the last model is kept, which may not be the best"
+        if fault:
+            logger.warning(fault)
+        else:
+            self._compare_with_start()
+
+    def _idle(self) -> str:
+        """The sources whose rows are all each other's duplicates, which have neither negatives nor a loss."""
+        seen: dict[str, set[tuple[float, float]]] = {}
+        for means in (line["training"] for line in self.progress.history):
+            for key in [key for key in means if key.endswith(DUPLICATES)]:
+                name = key.removesuffix(DUPLICATES)
+                seen.setdefault(name, set()).add((means[name], means[key]))
+        return " and ".join(name for name, found in seen.items() if found == {(0, 1)})
+
+    def _compare_with_start(self) -> None:
         kept = next(iter(self.progress.best.values()))
         [ended] = (line["dev"] for line in self.progress.history if kept == f"step-{line['step']:07d}")
         for task, metrics in self.progress.at_start.items():
             for name, before in metrics.items():
-                if ended[task][name] < before and distributed.is_first():
+                if ended[task][name] < before:
                     logger.warning(
                         f"{task} ends below its start: {name} {ended[task][name]:.4f}, the start weights' embeddings "
                         f"alone {before:.4f}; a lower learning rate or more rows may keep what they know"

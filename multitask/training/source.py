@@ -6,6 +6,7 @@ A stage trains on one or more sources in some order. All sources of an update ar
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,14 @@ from multitask.data.examples import LabelledData, Rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import PoolingMethod, leading, pool
 from multitask.models.prediction_heads import CosineHead
+from multitask.objectives import unit
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
+from multitask.tasks.metrics import constant
 from multitask.training.trainable import Losses, Trainable, Update
+
+PROBED = 8, 4
+"""Batches, and rows of each, whose embeddings are compared at the end."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,24 @@ class SourceTraining(Trainable):
 
     def losses(self, update: Update) -> Losses:
         return losses_of(self.encoder, self.pooling, self.sources, update, self.runtime)
+
+    def fault(self) -> str:
+        """Whether the encoder gives different training texts the same direction."""
+        texts: dict[bytes, tuple[Ids, Ids]] = {}
+        batches = (batch for update in self.plan(0) for batch in update if batch.source in self.sources)
+        for batch in islice(batches, PROBED[0]):
+            found = self.sources[batch.source].inputs(batch.rows[: PROBED[1]])
+            texts |= {pair[0].tobytes(): pair for pair in zip(found.ids, found.types, strict=True)}
+        ids, types = zip(*texts.values(), strict=True)
+        packed = PackedBatch.from_sequences(ids, types).to(self.runtime.device)
+        with self.runtime.autocast():
+            units = unit(pool(self.encoder.forward_packed(packed), packed, self.pooling)).cpu()
+        if len(units) < 2 or not constant((units @ units.T).flatten().numpy(), unit=1):
+            return ""
+        return (
+            f"the encoder has collapsed: its embeddings of {len(units)} different training texts have one direction, "
+            "up to rounding; try a lower learning rate"
+        )
 
     def total(self, losses: Losses) -> Tensor:
         """The weighted sum of an update's losses."""

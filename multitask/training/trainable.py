@@ -114,6 +114,10 @@ class Trainable(ABC):
         """Those metrics of an evaluation that the start weights' embeddings have, too, without any training."""
         return {}
 
+    def fault(self) -> str:
+        """After the last step, what is wrong with what the module has learned; empty if nothing is known to be."""
+        return ""
+
     @abstractmethod
     def evaluate(self) -> Evaluation:
         """Evaluate the module as it is."""

@@ -13,8 +13,8 @@ import pandas
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.problems import aligned, plain
-from multitask.evaluation.statistics import SampledScores, contrast
-from multitask.evaluation.text_tables import intervals_table, number, scores_table
+from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
+from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
 from multitask.inference.data_of_run import data_for
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
@@ -23,7 +23,7 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings.evaluate import ON_DEV
-from multitask.tasks.metrics import LOWER_IS_BETTER
+from multitask.tasks.metrics import LOWER_IS_BETTER, score_text
 from studies.engine.commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from studies.engine.engines import Ray, local_engine
 from studies.engine.grid import Grid, plan
@@ -160,7 +160,7 @@ def show_artefact(options: ShowArtefact) -> int:
     if len(found) > 1:
         print(_comparison([entry.artefact for entry in found]))
         if differences := _differences([entry.artefact for entry in found]):
-            print(f"\n{aligned(differences, left=2)}")
+            print(f"\n{differences}")
         return 0
     [entry] = found
     folder = entry.artefact.folder
@@ -207,11 +207,11 @@ def _scored_now(run: Artefact) -> RunResult | None:
     return _scored(run)
 
 
-def _differences(runs: Sequence[Artefact]) -> list[list[str]]:
+def _differences(runs: Sequence[Artefact]) -> str:
     """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
     first, *others = scored = [_scored_now(run) for run in runs]
     samples = Samples([of for of in scored if of is not None])
-    lines: list[list[str]] = []
+    found: dict[tuple[str, str], Uncertain] = {}
     for place, other in enumerate(others, start=2):
         if first is None or other is None:
             continue
@@ -224,10 +224,9 @@ def _differences(runs: Sequence[Artefact]) -> list[list[str]]:
         higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
         overall = {OVERALL: [SampledScores.mean_of(of) for of in zip(*higher, strict=True)]} if higher else {}
         for name, (ours, theirs) in (overall | pairs).items():
-            difference = contrast([(1, theirs), (-1, ours)])
-            low, high = difference.interval()
-            lines.append([name, f"{place} - 1", f"{difference.value:+.4f}", f"{low:+.4f} to {high:+.4f}"])
-    return [["task", "runs", "difference", "95% interval over dev rows"], *lines] if lines else []
+            found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
+    header = ["task", "runs", "difference", "95% interval over dev rows"]
+    return uncertain_table(header, found.items(), "+.4f") if found else ""
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:
@@ -249,4 +248,4 @@ def _best_scores(run: Artefact) -> dict[str, str]:
     """The best of each dev score; none without any."""
     lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
     best = pandas.DataFrame([line["scores"] for line in lines]).max()
-    return {f"best {name}": number(score) for name, score in best.items()}
+    return {f"best {name}": score_text(score) for name, score in best.items()}

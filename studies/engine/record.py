@@ -6,7 +6,7 @@ from math import isnan
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import read_json, read_text, write_json
+from minbert.files import read_text, write_json
 from minbert.settings import adapter, read_as
 from multitask.runs.artefact import Artefact, check_names
 from multitask.runs.run_hash import FORMAT_VERSION
@@ -114,7 +114,7 @@ class Record:
         scores: dict[str, float] = {}
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
-                evaluation = read_json(folder / run.evaluation / "evaluation.json")
+                evaluation = Artefact(folder / run.evaluation).evaluation()
                 if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
         kept = [name for name in scores if Artefact(folder / name).kept_models()]

@@ -41,7 +41,7 @@ class RunResult:
     @cached_property
     def evaluation(self) -> dict[str, Any]:
         """Overall score, scores and metrics of the best model."""
-        return read_json(self.evaluation_folder / "evaluation.json")
+        return Artefact(self.evaluation_folder).evaluation()
 
     @property
     def chosen_on_dev(self) -> bool:

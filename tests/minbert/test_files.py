@@ -1,6 +1,8 @@
 """A file under its final name is always complete; what cannot be read or written ends in one line."""
 
 import errno
+import json
+import math
 import os
 import shutil
 import signal
@@ -19,7 +21,17 @@ import minbert
 from minbert import errors
 from minbert.checkpoint import write_tensors
 from minbert.errors import DiskFullError, InputError, install_with
-from minbert.files import atomic_file, atomic_folder, file_size, read_arrays, read_json, write_json, write_text
+from minbert.files import (
+    atomic_file,
+    atomic_folder,
+    file_size,
+    json_text,
+    nan_for_null,
+    read_arrays,
+    read_json,
+    write_json,
+    write_text,
+)
 
 CONTEXTS = pytest.mark.parametrize("context", [atomic_file, atomic_folder])
 
@@ -112,6 +124,22 @@ def test_permissions_follow_the_umask(tmp_path):
     finally:
         os.umask(previous)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "tensors", "folder")] == [0o640, 0o640, 0o750]
+
+
+def test_numbers_that_are_not_finite_are_null_in_json_and_nan_again(tmp_path):
+    value = {"a": math.nan, "b": [1.5, -math.inf, {"c": (math.inf, None)}], "d": "NaN", "e": True}
+    for text in (json_text(value), json_text(value, indent=2)):
+        assert json.loads(text, parse_constant=pytest.fail) == {
+            "a": None,
+            "b": [1.5, None, {"c": [None, None]}],
+            "d": "NaN",
+            "e": True,
+        }
+    write_json(tmp_path / "x.json", {"a": {"b": math.nan, "c": 2.0}})
+    back = nan_for_null(read_json(tmp_path / "x.json"))
+    assert math.isnan(back["a"].pop("b"))
+    assert back == {"a": {"c": 2.0}}
+    assert json_text({"a\u2028": "é"}).isascii()  # a line of metrics.jsonl: `splitlines` would cut it
 
 
 def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):

@@ -58,12 +58,12 @@ def answers(name: str, seed: int, task: str, quality: float) -> tuple[str, Any, 
     if task == "similarity":
         noise = (NOISE + 0.1 * generator.normal(size=EXAMPLES)) * LABELS.std()
         predictions = (quality * LABELS + np.sqrt(1 - quality**2) * noise).astype(np.float32)
-        return "pearson", LABELS, predictions, correlation_metrics(predictions, LABELS)
+        return "pearson", LABELS, predictions, correlation_metrics(predictions, LABELS, unit=1)
     if task in GROUPS[STS]:
         labels = np.linspace(0, 5, SUITE_EXAMPLES)
         noise = np.random.default_rng(3).permutation(labels) + 0.2 * generator.normal(size=SUITE_EXAMPLES)
         predictions = quality * labels + (1 - quality) * noise
-        return "spearman", labels, predictions, correlation_metrics(predictions, labels)
+        return "spearman", labels, predictions, correlation_metrics(predictions, labels, unit=1)
     if task in GROUPS[RETRIEVAL]:
         values = np.clip(quality + 0.05 * generator.normal(size=SUITE_EXAMPLES), 0, 1)
         return "ndcg", np.ones(SUITE_EXAMPLES), values, {"ndcg": float(values.mean()), "mrr": float(values.max()) / 2}

@@ -82,6 +82,6 @@ def test_tasks_and_data(mistake, refused):
 def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text + "Who was it?,HUM\n" * (name == "dev.csv"))
     assert main([*CHECK.split(), "--model", str(tiny_encoder)]) == 0
     assert capsys.readouterr().err == ""

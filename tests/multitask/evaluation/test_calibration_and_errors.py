@@ -68,7 +68,17 @@ def test_scores_without_a_prediction_or_a_row_are_undefined():
     nothing, everything = np.zeros((4, 1), bool), np.ones((4, 1), bool)
     rows = [class_scores(*given, "a").iloc[0, 1:5].tolist() for given in ((nothing, everything), (everything, nothing))]
     np.testing.assert_array_equal(rows, [[4, np.nan, 0, 0], [0, 0, np.nan, 0]])
-    assert class_scores(nothing, nothing, "a").f1.tolist() == [0]
+    absent = class_scores(nothing, nothing, "a")
+    assert absent[["f1", "f1_low", "f1_high"]].isna().all(axis=None)
+    assert absent.f1_left_out.tolist() == [2000]
+
+
+def test_resamples_without_a_class_are_left_out_of_its_interval_and_counted():
+    """One of 30 rows has the class, and it alone is predicted to: F1 is 1 wherever it is drawn."""
+    one = np.arange(30)[:, None] == 0
+    found = class_scores(one, one, "a").iloc[0]
+    assert (found.f1, found.f1_low, found.f1_high) == (1, 1, 1)
+    assert found.f1_left_out / 2000 == pytest.approx((29 / 30) ** 30, abs=0.05)
 
 
 def test_intervals_of_classes_are_those_of_resampled_rows():
@@ -106,6 +116,26 @@ def test_temperature_scaling_recovers_the_true_temperature(name):
         estimates = task.estimate(outputs)
         np.testing.assert_array_equal(task.decide(estimates), logits.argmax(axis=1))
         assert calibration(confidence_of(task, estimates), task.decide(estimates) == labels)[0] < 0.02
+
+
+UNCALIBRATED = {
+    "all its rows are predicted right": (np.array([-3.0, 2, 5, -1]), np.array([0, 1, 1, 0])),
+    "the less the probabilities differ": (np.array([-3.0, 2, 5, -1]), np.array([1, 0, 0, 1])),
+    "the outputs differ too little": (1e-3 * np.array([-3.0, 2, 5, 1]), np.array([0, 1, 1, 0])),
+}
+
+
+@pytest.mark.parametrize("why", UNCALIBRATED)
+@pytest.mark.parametrize("name", ["topic", "same", "tags"])
+def test_a_temperature_at_the_end_of_the_search_stays_one_and_says_why(name, why, caplog):
+    outputs, labels = UNCALIBRATED[why]
+    if name == "topic":
+        outputs = np.stack([0 * outputs, outputs, 0 * outputs - 100], axis=1)
+    elif name == "tags":
+        outputs, labels = np.stack([outputs, outputs], axis=1), np.stack([labels, labels], axis=1)
+    task = replace(declared_tasks()[name], temperature=3.0)
+    assert task.calibrated(outputs.astype(np.float32), labels.astype(np.float32)).temperature == 1
+    assert f"{name}: the temperature stays 1, as none fits the dev set: {why}" in caplog.text
 
 
 def test_worst_errors_are_the_most_confident_wrong_rows():

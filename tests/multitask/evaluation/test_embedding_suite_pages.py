@@ -1,6 +1,7 @@
 """Pages of a suite's results: order of columns, published rows, marks, and valid LaTeX."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -40,6 +41,27 @@ def written(result, tmp_path):
     paths = write_suite(result, tmp_path / "sts.json")
     scores, *pages = (path.read_text(encoding="utf-8") for path in paths)
     return json.loads(scores), *pages
+
+
+def test_undefined_scores_are_named_and_null_and_absent_ones_a_dash(tmp_path):
+    rows = {
+        "MR": {"accuracy": 0.5, "f1": math.nan},
+        "CR": {"accuracy": math.nan, "f1": 0.25},
+        "TREC": {"accuracy": 1.0, "f1": None},
+    }
+    paths = write_suite(suite_result("transfer", {name: task(of) for name, of in rows.items()}), tmp_path / "x.json")
+    values = json.loads(paths[0].read_text(), parse_constant=pytest.fail)
+    assert {name: values["tasks"][name]["scores"] for name in rows} == {
+        "MR": {"accuracy": 0.5, "f1": None},
+        "CR": {"accuracy": None, "f1": 0.25},
+        "TREC": {"accuracy": 1.0, "f1": None},
+    }
+    assert values["average"] is None
+    details = paths[1].read_text().partition("## All measures")[2]
+    assert cells(details, "MR")[1:] == ["50.00", "undefined"]
+    assert cells(details, "CR")[1:] == ["undefined", "25.00"]
+    assert cells(details, "TREC")[1:] == ["100.00", "–"]
+    assert cells(paths[1].read_text(), "my_run")[-1] == "undefined"
 
 
 @pytest.mark.parametrize("suite", ["sts", "transfer"])

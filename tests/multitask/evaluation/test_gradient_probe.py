@@ -244,6 +244,21 @@ def test_a_constant_loss_has_no_gradient() -> None:
     assert math.isnan(seen.summary()["ratio"])
 
 
+@pytest.mark.parametrize("name", ["infonce", "mpt", "vicreg"])
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_among_embeddings_with_one_direction_none_is_the_hardest(name: str, noise: float) -> None:
+    """Up to rounding, as of an encoder that has collapsed; the shares that do not depend on directions stay."""
+    draws = torch.Generator().manual_seed(0)
+    both = torch.randn(384, generator=draws) * (1 + noise * torch.randn(2, 8, 384, generator=draws))
+    one = found(build_objective(name), Batch("collapsed", *both))
+    assert one.hardest_push.isnan().all()
+    assert one.hardest_weight.isnan().all()
+    assert one.residual < 1e-6
+    close(one.weights, (1 - np.eye(8)) / 7) if name != "mpt" else close(one.weights.sum(1), 1.0)
+    apart = found(build_objective(name), Batch("near", *(both + 1e-4 * torch.randn(both.shape, generator=draws))))
+    assert apart.hardest_push.isfinite().all()
+
+
 def test_the_summary_leaves_dissipated_anchors_out_of_the_ratio() -> None:
     seen = found(build_objective("met", margin=0.2), MANY_PAIRS)
     kept = seen.dissipation > 0

@@ -1,5 +1,6 @@
 """Scores on resampled examples: compared with scikit-learn and scipy on the drawn examples, one by one."""
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from sklearn import metrics as sklearn
 from multitask.evaluation import resampled_scores as module
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.score_intervals import Answers, scores_with_intervals
+from multitask.evaluation.statistics import Uncertain
 from multitask.tasks.metrics import Metric
 
 Numbers = NDArray[Any]
@@ -22,7 +24,10 @@ SEVERAL: tuple[Metric, ...] = ("accuracy", "macro_f1", "average_precision")
 
 
 def outputs(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
-    """Labels and predictions of models that are right more often than not; the last model predicts a constant."""
+    """Labels and predictions of models that are right more often than not; the last two predict a constant.
+
+    One of these, of numbers, as an encoder computes it that has collapsed.
+    """
     generator = np.random.default_rng(0)
     if several:
         labels = (generator.random((EXAMPLES, 3)) < [0.5, 0.3, 0.06]).astype(np.float32)
@@ -35,17 +40,23 @@ def outputs(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
     else:
         labels = generator.normal(size=EXAMPLES).round(0 if metric == "spearman" else 9)
         predictions = labels + generator.normal(size=(MODELS, EXAMPLES)).round(1 if metric == "spearman" else 9)
+        predictions[-2] = 1 - 3e-7 * generator.random(EXAMPLES)
     predictions[-1] = predictions[-1, 0]
     return labels, predictions
 
 
-def correlation(of: Callable[[Numbers, Numbers], Any]) -> Callable[[Numbers, Numbers], float]:
-    return lambda gold, found: 0.0 if np.ptp(gold) == 0 or np.ptp(found) == 0 else float(of(gold, found).statistic)
+def of_varying(score: Callable[[Numbers, Numbers], float]) -> Callable[[Numbers, Numbers], float]:
+    return lambda gold, found: math.nan if min(np.ptp(gold), np.ptp(found)) < 1e-6 else score(gold, found)
+
+
+def kappa(gold: Numbers, found: Numbers) -> float:
+    same = len({*gold, *found}) == 1
+    return math.nan if same else sklearn.cohen_kappa_score(gold, found, weights="quadratic", labels=range(CLASSES))
 
 
 def average_precision(gold: Numbers, found: Numbers) -> float:
     occurs = gold.any(axis=0)
-    return sklearn.average_precision_score(gold[:, occurs], found[:, occurs]) if occurs.any() else 0.0
+    return sklearn.average_precision_score(gold[:, occurs], found[:, occurs]) if occurs.any() else math.nan
 
 
 ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
@@ -53,11 +64,11 @@ ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
     ("macro_f1", False): lambda gold, found: sklearn.f1_score(
         gold, found, labels=range(CLASSES), average="macro", zero_division=0
     ),
-    ("matthews", False): sklearn.matthews_corrcoef,
+    ("matthews", False): of_varying(sklearn.matthews_corrcoef),
     ("mae", False): sklearn.mean_absolute_error,
-    ("kappa", False): lambda gold, found: sklearn.cohen_kappa_score(gold, found, weights="quadratic"),
-    ("pearson", False): correlation(stats.pearsonr),
-    ("spearman", False): correlation(stats.spearmanr),
+    ("kappa", False): kappa,
+    ("pearson", False): of_varying(lambda gold, found: stats.pearsonr(gold, found).statistic),
+    ("spearman", False): of_varying(lambda gold, found: stats.spearmanr(gold, found).statistic),
     ("rmse", False): sklearn.root_mean_squared_error,
     ("accuracy", True): sklearn.accuracy_score,
     ("macro_f1", True): lambda gold, found: sklearn.f1_score(gold, found, average="macro", zero_division=0),
@@ -76,7 +87,7 @@ def test_resampled_scores_are_the_scores_of_the_drawn_examples(metric: Metric, s
             with warnings.catch_warnings():  # scikit-learn warns of a constant
                 warnings.simplefilter("ignore")
                 expected = ORACLES[metric, several](labels[drawn], guesses)
-            assert score == pytest.approx(expected, abs=1e-9)
+            assert score == pytest.approx(expected, abs=1e-9, nan_ok=True)
 
 
 @CASES
@@ -92,15 +103,13 @@ def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(
 
 
 @pytest.mark.parametrize("metric", ["pearson", "spearman", "matthews"])
-def test_a_score_that_is_undefined_on_a_resample_counts_as_zero(metric: Metric) -> None:
-    labels, predictions = np.array([0, 0, 1]), np.array([[1, 0, 2]])
-    found = resampled_scores(labels, predictions, metric, np.random.default_rng(0), samples=400)[:, 0]
+def test_resamples_on_which_a_score_is_undefined_are_left_out_and_counted(metric: Metric) -> None:
+    labels, predictions = np.array([0, 0, 1]), np.array([[0, 0, 1]])
     drawn = np.random.default_rng(0).integers(3, size=(400, 3))
-    same = (np.ptp(labels[drawn], axis=1) == 0) | (np.ptp(predictions[0, drawn], axis=1) == 0)
-    assert same.any()
-    assert np.isfinite(found).all()
-    assert (found[same] == 0).all()
-    assert np.abs(found[~same]).max() > 0.4
+    found = Uncertain(1.0, resampled_scores(labels, predictions, metric, np.random.default_rng(0), samples=400)[:, 0])
+    assert found.undefined == (np.ptp(labels[drawn], axis=1) == 0).sum() > 100
+    assert found.interval() == pytest.approx((1, 1))
+    assert found.p_value() == pytest.approx(2 / (401 - found.undefined))
 
 
 def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
@@ -116,3 +125,10 @@ def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
     pmf = np.convolve(*(stats.binom(100, count / 100).pmf(range(101)) for count in right.values()))
     low, high = (np.searchsorted(pmf.cumsum(), share) / 200 for share in (0.025, 0.975))
     assert found["overall"] == pytest.approx((0.8, low, high), abs=0.006)
+
+
+def test_a_number_that_is_undefined_or_has_no_defined_resample_has_no_interval() -> None:
+    same, mixed = np.full(50, math.nan), np.r_[math.nan, np.zeros(49)]
+    for found in (Uncertain(1.0, same), Uncertain(1.0, same, 0.1, 2), Uncertain(math.nan, mixed)):
+        assert np.isnan(found.interval()).all()
+    assert math.isnan(Uncertain(1.0, same).detectable())

@@ -1,9 +1,14 @@
 """Plain-text tables: what is marked as best."""
 
 import math
+import re
+
+import numpy as np
+import pytest
 
 from multitask.data.problems import aligned
-from multitask.evaluation.text_tables import ensemble_table, probe_table, scores_table
+from multitask.evaluation.score_intervals import Answers
+from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
 
 
 def test_the_best_defined_score_of_a_column_is_marked():
@@ -32,11 +37,24 @@ def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
     ]
 
 
-def test_dashes_of_a_probe_say_why():
-    batches = [{"dissipation": 0.0, "ratio": math.nan}] * 2
+def test_an_undefined_score_has_no_interval_and_resamples_without_a_value_are_counted():
+    labels, answers = np.array([0.0, 0.0, 1.0]), {}
+    answers["same"] = Answers(labels, 1 - 1e-7 * labels, "pearson", None, math.nan)
+    answers["right"] = Answers(labels, labels, "matthews", 2, 1.0)
+    _, *rows, left_out = intervals_table(answers).splitlines()
+    undefined = [[name, "undefined", "-"] for name in ("overall", "same")]
+    assert [row.split() for row in rows] == [*undefined, ["right", "1.0000", "1.0000", "to", "1.0000"]]
+    count = re.fullmatch(r"right is undefined on ([\d,]+) of 10,000 resamples: left out", left_out)[1]
+    only_one_class = (1 / 3) ** 3 + (2 / 3) ** 3
+    assert int(count.replace(",", "")) / 10_000 == pytest.approx(only_one_class, abs=0.02)
+
+
+def test_a_probe_says_in_how_many_batches_a_mean_is_undefined():
+    batches = [{"dissipation": 0.0, "ratio": math.nan, "push": push} for push in (0.5, math.nan, 0.5)]
     *rows, why = probe_table(batches).splitlines()
-    assert [row.split() for row in rows[1:]] == [["dissipation", "0.0000", "0.0000"], ["ratio", "-", "-"]]
-    assert why.startswith("-: ")
+    shown = [["dissipation", "0.0000", "0.0000"], ["ratio", "-", "-"], ["push", "0.5000", "0.0000"]]
+    assert [row.split() for row in rows[1:]] == shown
+    assert why.endswith(": ratio (in 3 of 3 batches), push (in 1 of 3 batches)")
     assert len(probe_table([{"ratio": 1.0}]).splitlines()) == 2
 
 

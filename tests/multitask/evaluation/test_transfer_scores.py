@@ -1,5 +1,6 @@
 """Transfer predictions equal the protocol written out with plain scikit-learn in fp64."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -139,3 +140,4 @@ def test_accuracy_and_f1():
     assert scores["accuracy"] == accuracy_score(labels, predictions)
     assert scores["f1"] == f1_score(labels, predictions)
     assert transfer_scores(predictions, labels, classes=3)["f1"] is None
+    assert math.isnan(transfer_scores(0 * labels, 0 * labels, classes=2)["f1"])

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -327,6 +328,20 @@ LINE = {"step": 1, "epoch": 1, "training": {"a": 1.5}, "dev": {}, "scores": {"a"
 def test_history_is_the_lines_of_the_metrics(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"step": 2}) + "\n")
     assert Artefact(tmp_path).history() == [LINE, LINE | {"step": 2}]
+
+
+@pytest.mark.parametrize("undefined", ["null", "NaN"])
+def test_undefined_scores_are_nan_again_also_of_older_files(tmp_path, undefined):
+    line = json.dumps(LINE | {"dev": {"a": {"r": "?", "n": [1]}}, "scores": {"a": "?"}}).replace('"?"', undefined)
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    [found] = Artefact(tmp_path).history()
+    assert math.isnan(found["scores"]["a"])
+    assert math.isnan(found["dev"]["a"]["r"])
+    scores = '{"overall": ?, "scores": {"a": ?}, "metrics": {"a": {"r": ?}}, "overlap": {"a": {"clean": null}}}'
+    (tmp_path / "evaluation.json").write_text(scores.replace("?", undefined))
+    found = Artefact(tmp_path).evaluation()
+    assert all(map(math.isnan, (found["overall"], found["scores"]["a"], found["metrics"]["a"]["r"])))
+    assert found["overlap"]["a"]["clean"] is None
 
 
 OTHER_SCORES = f"{json.dumps(LINE)}\n{json.dumps(LINE | {'scores': {'b': 1}})}\n"

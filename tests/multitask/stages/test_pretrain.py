@@ -26,8 +26,10 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.runtime.device import start
+from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
 from multitask.tasks.declarations import load_tasks
@@ -522,3 +524,37 @@ def test_the_gate_rate_counts_the_negatives_that_the_loss_has(load):
     everyone = load("unlabelled", config).objective.gate_rate(*views)
     assert rates[29] == float(everyone)
     assert rates[1] < rates[29]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_equal_rows_teach_nothing_and_say_so_once(columns, run, tmp_path, caplog):
+    """Their duplicates are no negatives, so the gradient is 0 in every step; a row more, and it is not."""
+    for more, said in (([], 1), (["another line"], 0)):
+        if columns == 1:
+            (tmp_path / "lines.txt").write_text("\n".join(["a line"] * 16 + more) + "\n")
+        else:
+            rows = ["sentence1,sentence2", *["a line,its like"] * 16, *(f"{text},{text}" for text in more)]
+            (tmp_path / "lines.csv").write_text("\n".join(rows) + "\n")
+        caplog.clear()
+        source = "lines.txt" if columns == 1 else "lines.csv"
+        line = run(replace(CONFIG, sources=(source,), batch_size=17), folder=f"{said}", data=tmp_path).history()[-1]
+        assert (line["training"]["gradient"] == 0) == bool(said)
+        warned = [message for message in caplog.messages if "learned" in message]
+        assert [message.partition(":")[0] for message in warned] == [f"nothing was learned from {source}"] * said
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "finetune", "mlm"])
+def test_a_collapsed_encoder_is_told_from_one_with_near_embeddings(stage, problem):
+    """The last norm's gain decides how far embeddings are apart: at 0 they are all its bias."""
+    stages = {"pretrain": (pretrain, CONFIG), "mlm": (mlm, MlmConfig(max_length=20))}
+    stages["finetune"] = (finetune, FinetuneConfig(("sentiment", "similarity"), max_length=20))
+    found = problem(*stages[stage])
+    found.module.eval()
+    norm = found.encoder.layers[-1].output_norm
+    with torch.no_grad():
+        assert found.fault() == ""
+        norm.bias += 1
+        norm.weight.mul_(0.05)
+        assert found.fault() == ""
+        norm.weight.zero_()
+        assert found.fault().startswith("the encoder has collapsed")

@@ -1,5 +1,6 @@
 """Searches: trials on held-out rows, the same ones by seed however often they are stopped, pruned ones resumable."""
 
+import math
 import os
 import shutil
 import signal
@@ -203,6 +204,49 @@ def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
     for name, parts in held_out_sentences(rows, 0.25).items():
         for seen, part in zip((True, False), parts, strict=True):
             assert (record.sentences_seen(rows[name].take(part).sentences[0]) == seen).all()
+
+
+def test_trials_without_a_score_do_not_ask_for_a_larger_budget(search, scripted, monkeypatch):
+    monkeypatch.setattr(Finetuning, "evaluate", lambda self: Evaluation({}, {"overall": math.nan}))
+    found = search("runs", RATES)
+    trials = table(found, (2, None))
+    assert [trial["failed"] for trial in trials] == ["all its held-out scores are undefined"] * 2
+    with found.study("test") as (_, study), pytest.raises(InputError) as error:
+        tune.best(study)
+    assert str(error.value) == "no trial has a score; 2 failed, the last one: all its held-out scores are undefined"
+
+
+def test_labels_on_which_no_trial_can_have_a_score_are_refused_before_training(search, monkeypatch, tmp_path):
+    monkeypatch.setattr(Finetuning, "backward", pytest.fail)
+    rows = "".join(f"{i}\tone {i}\ttwo {i}\t3.0\n" for i in range(20))
+    (tmp_path / "sts-train.csv").write_text(f"id\tsentence1\tsentence2\tsimilarity\n{rows}")
+    whole = search("runs")
+
+    def settings(chosen: Any) -> tuple[Weights, FinetuneConfig]:
+        start, config = whole.settings(chosen)
+        return start, replace(config, tasks=("similarity",))
+
+    found = replace(whole, data=tmp_path, settings=settings)
+    with pytest.raises(InputError, match=r"^similarity: held-out rows of .*: pearson and spearman .* labels are 3; "):
+        table(found, (2, None))
+    assert not list(found.options.runs.glob("tune-*"))
+
+
+def test_trials_that_tie_with_the_best_are_named(search, scripted, monkeypatch):
+    found = search("runs", RATES)
+    table(found, (3, None))
+    with found.study("test") as (_, study):
+        assert tune.ties(study) == []
+    monkeypatch.setattr(Finetuning, "evaluate", lambda self: Evaluation({}, {"overall": 0.5}))
+    found = search("tied", RATES)
+    trials = table(found, (6, None))
+    complete = [trial for trial in trials if trial["state"] == "complete"]
+    others = [trial["trial"] for trial in complete if trial["learning_rate"] != trials[0]["learning_rate"]]
+    assert others
+    with found.study("test") as (_, study):
+        [line] = tune.ties(study)
+    assert line.startswith(f"{len(others)} trials with other settings have the same score as trial 0, ")
+    assert line.strip().endswith(f": {', '.join(map(str, others))}")
 
 
 SPACE_FILE = """

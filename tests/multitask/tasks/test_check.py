@@ -15,9 +15,9 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Examples
 from multitask.data.tables import Source
-from multitask.tasks.check import check_data, contradictions
+from multitask.tasks.check import check_data, contradictions, warn_of_gaps
 from multitask.tasks.declarations import load_tasks, task_of
-from multitask.tasks.read_examples import load_training_rows
+from multitask.tasks.read_examples import load_rows, load_training_rows
 from tests.conftest import SPECIALS, word_piece
 
 UNUSED = "tasks.sentiment: no training row of {} has the label 1, 2, 4"
@@ -231,3 +231,54 @@ def test_terminals_get_few_and_printable_lines(tmp_path, tokenizer):
     (tmp_path / "x.csv").write_text("q,c\n" + "a,b,c\n" * 30 + "a,b\nc,d\n")
     (tmp_path / "t.toml").write_text(task.format("one", "x.csv") + task.format("two", "x.csv"))
     assert len(check_data(tmp_path / "t.toml", tokenizer).problems) == 10
+
+
+GAPS = {
+    "classification": ("c", ["a", "b", "c"], ["b", "b"], [
+        'matthews is undefined for every model, as all 2 labels are "b"',
+        'no row has the label "a", "c", whose F1 counts as 0: macro_f1 is at most 0.3333',
+    ]),
+    "multilabel": ("c", ["a", "b"], [[], []], [
+        "average_precision is undefined for every model, as no row has a label",
+        'no row has the label "a", "b", whose F1 counts as 0: macro_f1 is at most 0.0000',
+    ]),
+    "regression": ("c", None, [2, 2.0000001], [
+        "pearson and spearman are undefined for every model, as all 2 labels are 2",
+    ]),
+    "cosine": ("c", None, [0.25], [
+        "pearson and spearman are undefined for every model, as there is only one row",
+        "the two texts of every pair are equal, so embeddings cannot tell one pair from another",
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GAPS)
+def test_what_development_rows_cannot_tell_is_said(kind, tmp_path, tokenizer, caplog):
+    label, labels, of_dev, expected = GAPS[kind]
+    text = ["q", "r"] if kind == "cosine" else "q"
+    of_training = [[name] if kind == "multilabel" else name for name in labels] if labels else [0.0, 0.5]
+    for name, values in (("train", of_training * 3), ("dev", of_dev)):
+        rows = [{"q": f"{name} {i}", "r": f"{name} {i}", label: value} for i, value in enumerate(values)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    more = f"labels = {json.dumps(labels)}" if labels else "range = [0, 3]"
+    (tmp_path / "t.toml").write_text(
+        f'[tasks.x]\nkind = "{kind}"\ntext = {json.dumps(text)}\nlabel = "c"\n{more}\n'
+        'train = "train.jsonl"\ndev = "dev.jsonl"\n'
+    )
+    expected = [f"x: {tmp_path / 'dev.jsonl'}: {line}" for line in expected]
+    assert check_data(tmp_path / "t.toml", tokenizer).gaps == expected
+    task, _ = load_training_rows(load_tasks(tmp_path / "t.toml")["x"])
+    warn_of_gaps(task, load_rows(task, "dev"))
+    assert [line for line in caplog.messages if "dev.jsonl" in line] == expected
+
+
+def test_a_class_that_the_held_out_rows_lack_is_said(tmp_path, tokenizer):
+    """The only row of a class stays a training row."""
+    rows = "".join(f"w {i},{label}\n" for i, label in enumerate(["rare", *["a", "b"] * 20]))
+    (tmp_path / "x.csv").write_text(f"q,c\n{rows}")
+    (tmp_path / "t.toml").write_text('[tasks.x]\nkind="classification"\ntext="q"\nlabel="c"\ntrain="x.csv"\n')
+    [line] = check_data(tmp_path / "t.toml", tokenizer).gaps
+    assert line.startswith(f'x: held-out rows of {tmp_path / "x.csv"}: no row has the label "rare", ')
+    assert line.endswith("macro_f1 is at most 0.6667")
+    (tmp_path / "x.csv").write_text("q,c\n" + rows.replace("rare", "a"))
+    assert check_data(tmp_path / "t.toml", tokenizer).gaps == []

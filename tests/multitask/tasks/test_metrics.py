@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
@@ -102,6 +103,37 @@ def test_regression_metrics_equal_scipys(rows):
         warnings.simplefilter("ignore")  # nearly constant numbers
         assert metrics["pearson"] == pytest.approx(pearsonr(predictions, labels).statistic, abs=1e-9, nan_ok=True)
         assert metrics["spearman"] == pytest.approx(spearmanr(predictions, labels).statistic, abs=1e-9, nan_ok=True)
+
+
+def collapsed(dtype: torch.dtype) -> np.ndarray:
+    """Cosines of vectors that differ by less than their dtype tells, as an encoder gives them that has collapsed."""
+    draws = np.random.default_rng(0)
+    vector = draws.normal(size=384)
+    rows = torch.from_numpy(vector * (1 + 1e-8 * draws.normal(size=(400, 384))))
+    if dtype == torch.bfloat16:  # a sum that is rounded at each step, and then as a whole
+        rows = rows * torch.from_numpy(1 + 2.0**-8 * draws.uniform(-1, 1, size=(400, 384)))
+    first, second = rows.to(dtype).float().chunk(2)
+    return torch.nn.functional.cosine_similarity(first, second).numpy()
+
+
+NOISE = {
+    "fp32": (collapsed(torch.float32), 1.0),
+    "bf16": (collapsed(torch.bfloat16), 1.0),
+    "scaled": (np.float32(5) * collapsed(torch.float32), 5.0),
+    "middle of the range": (np.float32(2) * (collapsed(torch.float32) - np.float32(1)), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_numbers_that_differ_by_rounding_have_no_correlation(name):
+    noise, width = NOISE[name]
+    assert np.ptp(noise) > 0
+    labels = np.random.default_rng(1).uniform(0, width, size=len(noise)).astype(np.float32)
+    for found in (regression_metrics(noise, labels, width), regression_metrics(labels, width + noise / width, width)):
+        assert math.isnan(found["pearson"])
+        assert math.isnan(found["spearman"])
+    real = noise + np.float32(1e-4 * width) * labels  # small, but no rounding
+    assert regression_metrics(real, labels, width)["spearman"] > 0.9
 
 
 def test_correlations_of_fp32_are_added_in_float64():

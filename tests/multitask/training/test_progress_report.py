@@ -1,7 +1,9 @@
 """What a training says while it runs: a bar on a terminal, lines elsewhere."""
 
 import fcntl
+import json
 import logging
+import math
 import os
 import re
 import struct
@@ -9,13 +11,15 @@ import sys
 import termios
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
+import torch
 
 from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.progress_report import ProgressReport
-from tests.multitask.training.toy import run
+from tests.multitask.training.toy import EPOCHS, Problem, backward, run
 
 STATE = r"loss \d\.\d{3}, [\d,]+ tokens/s, \d+ min \d\d s left"
 
@@ -64,3 +68,52 @@ def test_a_notebook_sees_the_lines_too(tmp_path, capsys):
     """Nobody has set up logging there."""
     run(tmp_path)
     assert len(re.findall(r"^epoch \d of 4", capsys.readouterr().err, re.MULTILINE)) == 4
+
+
+FAULT = "the encoder has collapsed"
+NOTHING = "nothing was learned: the gradient was 0 in all 16 steps"
+
+
+def idle(problem, update):
+    """A step on rows that are all duplicates of each other."""
+    losses = backward(problem, update)
+    for parameter in problem.module.parameters():
+        parameter.grad.zero_()
+    zero = torch.zeros(())
+    return replace(losses, terms={**losses.terms, "left": zero}, watched={"left duplicates": zero + 1})
+
+
+def still(problem, update):
+    """A step without a gradient, but for what is below the optimizer's epsilon."""
+    losses = backward(problem, update)
+    for parameter in problem.module.parameters():
+        parameter.grad *= 1e-12
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("step", "score", "fault", "said"),
+    [
+        (backward, 1.0, "", ""),
+        (backward, 1.0, FAULT, FAULT),
+        (backward, math.nan, FAULT, FAULT),
+        (backward, math.nan, "", "overall was undefined at every evaluation: the last model is kept"),
+        (still, math.nan, FAULT, NOTHING),
+        (idle, math.nan, FAULT, "nothing was learned from left: the loss is 0, as every row repeats others"),
+    ],
+)
+def test_a_training_that_taught_nothing_says_so_in_one_warning(step, score, fault, said, tmp_path, caplog):
+    problem = Problem([{"overall": score}] * EPOCHS)
+    problem.fault = lambda: fault
+    run(tmp_path, problem, step=step)
+    warnings = [record.getMessage() for record in caplog.records if "busy" not in record.getMessage()]
+    assert [line.startswith(said) for line in warnings] == [True] * bool(said)
+
+
+def test_an_undefined_score_is_named_in_the_log_and_null_in_the_metrics(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    run(tmp_path, Problem([{"overall": math.nan}] * EPOCHS))
+    assert "step 3 of 12: overall undefined; " in caplog.text
+    assert "nan" not in caplog.text
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        assert json.loads(line, parse_constant=pytest.fail)["scores"] == {"overall": None}
