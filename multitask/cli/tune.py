@@ -13,7 +13,7 @@ from multitask.cli.commands import Tune
 from multitask.cli.options import Option, build, named_as_given
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.evaluation.markup import markdown_cell, markdown_table
+from multitask.evaluation.markup import markdown_table, markdown_text
 from multitask.runs.artefact import Weights, locate_model
 from multitask.stages.search_space import Choices, Chosen, Range, Space, each_value
 from multitask.tasks.declarations import chosen_tasks
@@ -102,4 +102,4 @@ def check_values(space: Space, settings: Callable[[Chosen], Any], path: Path, da
 def shown(value: Any) -> str:
     """A cell of a table."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return "-" if text in ("nan", "None") else markdown_cell(text)
+    return "-" if text in ("nan", "None") else markdown_text(text)

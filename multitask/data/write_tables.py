@@ -21,6 +21,8 @@ from multitask.data.tables import SEPARATORS, Row
 from multitask.data.text_lines import suffixes
 
 STANDARD_OUTPUT = Path("-")
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+"""Spreadsheets run a text that begins with one of these as a formula (OWASP, "CSV Injection")."""
 
 WriteRows = Callable[[Sequence[Row]], None]
 """Adds rows to a table. Raises InputError if its format cannot hold a row."""
@@ -64,6 +66,17 @@ def check_output(path: Path) -> None:
     is_known = suffix in TEXT_FORMATS or (suffix == ".parquet" and not compression)
     if path != STANDARD_OUTPUT and not is_known:
         raise InputError(f"{path}: unknown format; expected a name that ends in {', '.join(TEXT_FORMATS)} or .parquet")
+
+
+def without_formula(value: Any) -> Any:
+    """A value, with an apostrophe in front if a spreadsheet would run it. Numbers stay, and so do other values."""
+    if not isinstance(value, str) or not value.lstrip("'").startswith(FORMULA):  # texts that differ stay different
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _json_writer(file: IO[str], _columns: Sequence[str]) -> WriteRows:

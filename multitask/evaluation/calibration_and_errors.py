@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minbert.files import atomic_file, write_json
 from multitask.data.examples import Examples
 from multitask.data.problems import aligned
-from multitask.data.write_tables import table_writer
+from multitask.data.write_tables import table_writer, without_formula
 from multitask.evaluation.statistics import Uncertain
 from multitask.evaluation.task_predictions import written
 from multitask.runtime.random_streams import generator
@@ -182,8 +182,10 @@ def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples, 
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    with table_writer(path, list(rows[0])) as write_rows:
-        write_rows(rows)
+    """Write a file that people open with a spreadsheet: no text in it is a formula."""
+    cells = [{without_formula(name): without_formula(cell) for name, cell in row.items()} for row in rows]
+    with table_writer(path, list(cells[0])) as write_rows:
+        write_rows(cells)
     return path
 
 

@@ -10,7 +10,7 @@ import pandas
 from minbert.files import write_json, write_text
 from multitask.data.problems import aligned
 from multitask.evaluation.embedding_suites import SUITES, SuiteResult
-from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
+from multitask.evaluation.markup import SEEN, latex, markdown_table, markdown_text
 from multitask.evaluation.suite_sets import PUBLISHED
 from multitask.evaluation.training_overlap import Scores, ScoresWithOverlap, any_seen, overlap_rows
 
@@ -44,7 +44,7 @@ def write_suite(result: SuiteResult, path: Path) -> list[Path]:
 
 
 def _markdown(rows: list[list[str]]) -> str:
-    return markdown_table(pandas.DataFrame(rows[1:], columns=rows[0]).map(markdown_cell)).rstrip()
+    return markdown_table(pandas.DataFrame(rows[1:], columns=rows[0]).map(markdown_text)).rstrip()
 
 
 def _heading(result: SuiteResult) -> str:

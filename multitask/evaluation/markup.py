@@ -56,13 +56,8 @@ def _latex_sign(sign: str) -> str:
     return plain if plain.isprintable() and plain else "?"
 
 
-def markdown_cell(text: str) -> str:
-    """Text for a cell of a Markdown table."""
-    return " ".join(text.replace("|", "\\|").split())
-
-
 def markdown_text(text: str) -> str:
-    """A name from outside, such as a folder's, as one line of Markdown without markup."""
+    """A text from outside, such as a folder's name, as one line of Markdown, or a cell of a table, without markup."""
     return re.sub(r"([\\`*\[\]<>|#&])", r"\\\1", " ".join(text.split()))
 
 

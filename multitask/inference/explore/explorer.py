@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, concat
 
 from multitask.data.examples import Examples
+from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of
 from multitask.evaluation.task_predictions import estimate, located, tokenised, written
 from multitask.inference.explore.map_of_sentences import Map, Method, draw_map
@@ -26,8 +27,6 @@ from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
 
 MOST_WAITING = 16
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Spreadsheets run a text that begins with one of these as a formula (OWASP, "CSV Injection")."""
 
 Answer = TypeVar("Answer")
 
@@ -112,19 +111,10 @@ def _shown(task: Task, label: str | float) -> str:
 def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
     """Rows of `dev_rows` as CSV with these columns of sentences. No text is a formula of spreadsheets."""
     texts = DataFrame(rows.texts.tolist(), rows.index, range(len(columns)))
-    labels = rows[["gold", "predicted"]]
-    table = concat([rows.row, texts.map(safe), labels.map(safe), rows[["confidence", "error"]]], axis=1)
-    header = map(safe, ("row", *columns, "gold", "predicted", "confidence", "error"))
+    table = concat([texts, rows[["gold", "predicted"]]], axis=1).map(without_formula)
+    table = concat([rows.row, table, rows[["confidence", "error"]]], axis=1)
+    header = map(without_formula, ("row", *columns, "gold", "predicted", "confidence", "error"))
     return str(table.to_csv(index=False, header=list(header), lineterminator="\r\n"))  # RFC 4180
-
-
-def safe(text: str) -> str:
-    """A text with an apostrophe in front if a spreadsheet would run it. Numbers stay as they are."""
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if text.startswith(FORMULA) else text
-    return text
 
 
 class Explorer:

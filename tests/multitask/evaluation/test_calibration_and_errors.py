@@ -28,7 +28,7 @@ LOGITS = (RNG.normal(size=(ROWS, 3)) + 1.5 * np.eye(3)[LABELS]).astype(np.float3
 
 
 def examples(labels, columns=1) -> Examples:
-    texts = tuple([f"text {column} {row}" for row in range(len(labels))] for column in range(columns))
+    texts = tuple([f"-text {column} {row}" for row in range(len(labels))] for column in range(columns))
     return Examples(texts, np.asarray(labels, np.float32), (), None, "x.csv")
 
 
@@ -145,7 +145,7 @@ def test_worst_errors_are_the_most_confident_wrong_rows():
     wrong = [(estimates[i].max(), i) for i in range(ROWS) if estimates[i].argmax() != LABELS[i]]
     assert [error["row"] for error in found] == [i for _, i in sorted(wrong, reverse=True)[:5]]
     for error in found:
-        assert error["question"] == f"text 0 {error['row']}"
+        assert error["question"] == f"-text 0 {error['row']}"
         assert error["label"] == task.names[LABELS[error["row"]]]
         assert error["predicted"] != error["label"]
     right = worst_errors(task, np.eye(3)[LABELS], examples(LABELS), 5)
@@ -163,7 +163,7 @@ def test_worst_errors_of_a_regression_are_the_farthest_rows():
 
 def test_details_are_written_for_every_kind(tmp_path):
     tasks = declared_tasks()
-    tasks["topic"] = replace(tasks["topic"], labels=("gold", "class", "gold and silver"))
+    tasks["topic"] = replace(tasks["topic"], labels=("=gold", "class", "'=gold"))
     pairs = {"same": LABELS % 2, "entails": LABELS, "similar": LABELS.astype(float)}
     labels = {"topic": LABELS, "tags": np.stack([LABELS > 0, LABELS > 1], axis=1), "stars": 1.0 + LABELS, **pairs}
     draws = np.random.default_rng(4)
@@ -180,7 +180,12 @@ def test_details_are_written_for_every_kind(tmp_path):
     assert sorted(paths) == sorted(tmp_path.iterdir())
     with (tmp_path / "topic-confusion.csv").open() as file:
         header, *lines = csv.reader(file)
-    assert header[1:] == [line[0] for line in lines] == [*tasks["topic"].labels]
+    assert header[1:] == [line[0] for line in lines] == ["'=gold", "class", "''=gold"]  # no formulas of a spreadsheet
+    for name, column in {"topic-classes.csv": "class", "topic-errors.csv": "label"}.items():
+        with (tmp_path / name).open() as file:
+            found = list(csv.DictReader(file))
+        assert {row[column] for row in found} <= {*header}
+    assert all(row[tasks["topic"].text[0]].startswith("'-text 0 ") for row in found)
     confusion = [list(map(int, line[1:])) for line in lines]
     np.testing.assert_array_equal(confusion, confusion_matrix(LABELS, LOGITS.argmax(axis=1)))
     stored = json.loads((tmp_path / "same-calibration.json").read_text())

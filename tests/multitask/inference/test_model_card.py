@@ -177,3 +177,17 @@ def test_names_of_folders_are_text(tiny_encoder, tmp_path):
     assert "\n# Heading" not in text
     assert "<b>" not in text
     assert text.lstrip().startswith("# model \\# Heading \\<b\\>\\`x\\`\n")
+
+
+def test_names_in_the_records_of_a_run_are_text(runs, tmp_path):
+    copy = relabelled(runs, "pretrain", "start", tmp_path / "moved")
+    metrics = (copy / "metrics.jsonl").read_text(encoding="utf-8")
+    (copy / "metrics.jsonl").write_text(metrics.replace("similarity", "`<img src=x>|"), encoding="utf-8")
+    inputs = read_json(copy / "inputs.json")
+    inputs["training"] = {"<b>": "`<b>`" * 9}
+    write_json(copy / "inputs.json", inputs)
+    Artefact(copy).finish()
+    text = card_of(copy).split("---\n", 2)[2]
+    assert "| \\`\\<img src=x\\>\\| | " in section(text, "Results")
+    assert "| \\<b\\> | `'<b>''<b>''<b>''` |\n" in section(text, "Training data")
+    assert {"<details>", "<summary>"} >= {*re.findall(r"(?<![\\'])<\w.*?>", text)}

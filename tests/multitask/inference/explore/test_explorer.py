@@ -10,7 +10,8 @@ import pytest
 from pandas import DataFrame
 
 from multitask.data.examples import Examples
-from multitask.inference.explore.explorer import Explorer, csv_of, dev_rows, load_dev_sets, safe
+from multitask.data.write_tables import without_formula
+from multitask.inference.explore.explorer import Explorer, csv_of, dev_rows, load_dev_sets
 from multitask.inference.explore.routes import Errors
 from multitask.inference.serve.batching import QueueFull
 from multitask.tasks.declarations import load_tasks, task_of
@@ -90,7 +91,7 @@ def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
     assert found.confidence.tolist() == pytest.approx([0.8, 0.6, 0.9])
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1", "'=1", "＝1"])
 def test_no_text_of_a_file_is_a_formula(text):
     row = {"row": 7, "texts": (text, 'a "quoted", one'), "gold": text, "predicted": text}
     rows = DataFrame([row | {"confidence": np.nan, "error": 0.25}])
@@ -104,9 +105,9 @@ def test_without_rows_the_file_has_its_header_alone(dev_sets):
     assert csv_of(none, ["first", "second"]) == "row,first,second,gold,predicted,confidence,error\r\n"
 
 
-@pytest.mark.parametrize("text", ["", "-1", "+2.5", "-1e-05", "a=b", "'=1"])
-def test_other_texts_stay_as_they_are(text):
-    assert safe(text) == text
+@pytest.mark.parametrize("text", ["", "-1", "+2.5", "-1e-05", "a=b", "'tis", -0.5, None])
+def test_other_values_stay_as_they_are(text):
+    assert without_formula(text) == text
 
 
 def test_a_full_queue_refuses_work_and_the_place_before_the_last_is_free(models):
