@@ -65,8 +65,9 @@ def embed_file(
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences, or
     with the columns of a template.
     `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1.
-    Raises InputError for no sentence, a missing column, no text, or too many dimensions.
+    Raises InputError for no sentence, a missing column, no text, too many dimensions, or a file that changes meanwhile.
     """
+    digest = sha256_of_file(source) if source.is_file() else None
     total = sum(1 for _ in sentences(source, column, file_format, again=True)) if source.is_file() else None
     texts = sentences(source, column, file_format)
     place = record_of(output)
@@ -82,12 +83,13 @@ def embed_file(
             shown.add(len(block))
         if not count:
             raise InputError(f"{source}: no sentence; expected one sentence per line")
+        if digest is not None and sha256_of_file(source) != digest:
+            raise InputError(f"{source}: changed while it was read; run the command again")
         encoder.unread.warn(source)
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
-    text = os.path.relpath(source.resolve(), output.resolve().parent) if source.is_file() else None
-    digest = sha256_of_file(source) if text else None
+    text = None if digest is None else os.path.relpath(source.resolve(), output.resolve().parent)
     record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, file_format)
     write_json(place, asdict(record))
     return count, width
@@ -143,7 +145,9 @@ class Index(NamedTuple):
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, TypeError) as error:  # a damaged header, fewer bytes than it says
+    except OSError:
+        raise
+    except Exception as error:  # a damaged header raises many kinds, also if the file has fewer bytes than it says
         raise InputError(f"{path}: not an array of NumPy, or damaged ({reason(error)})") from None
 
 

@@ -49,6 +49,20 @@ def test_blank_lines_are_skipped_and_texts_that_cannot_be_read_are_counted_once(
     assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == ["\u1781", *SENTENCES[:3], "\u1782"]
 
 
+def test_a_file_that_changes_while_it_is_read_has_no_embeddings(encoder, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    embed = encoder.encode
+
+    def changing(*inputs, **options):
+        (tmp_path / "t.txt").write_text("\n".join(reversed(SENTENCES)))
+        return embed(*inputs, **options)
+
+    monkeypatch.setattr(encoder, "encode", changing)
+    with pytest.raises(InputError, match=r"t\.txt: changed while it was read; run the command again"):
+        embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
+
+
 def test_a_column_of_a_table(encoder, tmp_path):
     (tmp_path / "t.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in SENTENCES))
     embed_file(encoder, tmp_path / "t.jsonl", tmp_path / "e.npy", "body", False)
@@ -156,6 +170,9 @@ CHANGES = {
     "e.npy.json, which names its model, is missing": lambda folder: (folder / "e.npy.json").unlink(),
     "e.npy: no such file": lambda folder: (folder / "e.npy").unlink(),
     "or damaged": lambda folder: (folder / "e.npy").write_bytes((folder / "e.npy").read_bytes()[:-1]),
+    "not an array": lambda folder: (folder / "e.npy").write_bytes(
+        (folder / "e.npy").read_bytes().replace(b"(5", b"((")
+    ),
     "not the array that": lambda folder: np.save(folder / "e.npy", np.zeros((5, 32))),
     "model is missing": lambda folder: (folder / "e.npy.json").write_text("{}"),
     "dtype is": in_8_bits,
