@@ -235,6 +235,9 @@ class Artefact:
     def _completed(self) -> Completed:
         try:
             found: Completed = read_as(Completed, read_text(self.folder / DONE), self.folder / DONE)
+            for name in found.files:
+                if Path(name).is_absolute() or ".." in Path(name).parts:
+                    raise InputError(f"{self.folder / DONE}: names {name!r:.60}, which is not in the run")
         except InputError as error:
             raise InputError(f"{error}; delete {self.folder} and run the command that made it again") from None
         return found

@@ -303,7 +303,11 @@ def test_a_copy_with_new_times_and_what_is_added_later_are_nobodys_damage(tmp_pa
     copied.check()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"best.json": 1}', '{"best.json": {}}', "\0"])
+OUTSIDE = '{"seconds": 1.0, "files": {"%s": {"sha256": "", "size": 0, "modified": 0}}}'
+DAMAGED = ["", "[]", "{", '{"best.json": 1}', '{"best.json": {}}', "\0", OUTSIDE % "/etc/passwd", OUTSIDE % "a/../../b"]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_list_of_hashes_that_is_none_is_refused(tmp_path, content):
     artefact = complete(tmp_path)
     (artefact.folder / "DONE").write_text(content)
