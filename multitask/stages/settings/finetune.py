@@ -99,7 +99,7 @@ STAGE = register(
         "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
         version=8,
         summary="multitask.stages.training_run:summary",
-        common=COMMON,
+        common=(*COMMON, "new_heads"),
         distributed=True,
     )
 )
