@@ -86,7 +86,7 @@ REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), op
 """The report's settings (section 5.3): learning rate 1e-5 for everything, no schedule, the checkpoint's dropout."""
 COMMON = (
     *("tasks", "epochs", "epoch_size", "batch_size", "learning_rate", "head_learning_rate"),
-    *("train_limit", "scheduler", "new_heads", "seed"),
+    *("train_limit", "scheduler", "seed"),
 )
 
 
