@@ -4,6 +4,9 @@ A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim 
 become the number that decides and the verdict, as the runs of results/runs/FILE.tar.xz have them, whose intervals cover
 other dev examples, or if they were not kept, the tables of results/FILE.parquet. The figures of all pages are drawn
 from the same files. results/claims.csv has all claims about these tables.
+
+results/contrasts.csv has the other differences that pages name. A line says what is compared: means of rows, with keys
+separated by "; ", less those of other rows, of a column, or of a measure of training. This script computes its numbers.
 """
 
 import re
@@ -30,8 +33,10 @@ from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
 from studies.report.claims import Claim, judge
+from studies.report.claims import Results as ClaimResults
 from studies.report.figures import Interval, Picture, intervals, lines, standalone
 from studies.report.from_data import read_published
+from studies.report.measures import SCORE, Measure, fall, last, last_score
 from studies.report.preset_results import PresetResults
 from studies.report.report import MARKS
 from studies.report.sections import Section, as_intervals
@@ -51,6 +56,15 @@ MATTERS_NOT = {
 }
 """Tables of options that are not shown to help, with what their rows are about."""
 
+MEASURES: Mapping[str, Measure | None] = {
+    "score": None,
+    "fall": fall,
+    "last score": last_score,
+    "first score": lambda run: run.curve(SCORE)[0],
+    "gain": lambda run: float(np.nanmax(run.curve(SCORE)) - run.curve(SCORE)[0]),
+    "closer to positive": last("closer to positive", "held-out sentences"),
+}
+"""What contrasts.csv can compare."""
 READINGS = {"multitask-report-small": 5}
 """How often verdicts of a file were read while seeds were added: with two, three, four, six and seven."""
 
@@ -123,6 +137,21 @@ def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
         found.append(judged.assign(file=name, key=[*about]))
     columns = ["file", "key", "paper", "section", "text", "kind", "number", "corrected", "covers", "status"]
     return pandas.concat(found)[columns]
+
+
+def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
+    """The differences that contrasts.csv lists, with their values and 95% intervals."""
+    listed = pandas.read_csv(pages / "results" / "contrasts.csv", keep_default_na=False)
+    found = []
+    for one in listed.itertuples():
+        results = ClaimResults(published(one.file, pages).finished_tables[one.table], one.column)
+        weights: dict[str, float] = {}
+        for sign, keys in ((1, one.rows), (-1, one.less)):
+            for key in (of := list(filter(None, keys.split("; ")))):
+                weights[key] = weights.get(key, 0.0) + sign / len(of)
+        number = results.contrast(weights, MEASURES[one.measure])
+        found.append((number.value, *number.interval()))
+    return listed.assign(**dict(zip(("value", "low", "high"), np.round(found, 6).T, strict=True)))
 
 
 def table(name: str, key: str) -> TableResults:
@@ -247,6 +276,7 @@ def refresh() -> None:
         write_text(PAGES / "figures" / f"{name}.svg", standalone(draw()))
     verdicts = all_verdicts()
     write_text(PAGES / "results" / "claims.csv", verdicts.to_csv(index=False, lineterminator="\n"))
+    write_text(PAGES / "results" / "contrasts.csv", all_contrasts().to_csv(index=False, lineterminator="\n"))
     for page in sorted(PAGES.glob("*.md")):
         write_text(page, with_verdicts(read_text(page), verdicts))
 

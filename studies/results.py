@@ -77,6 +77,8 @@ class Column:
     significant_from: tuple[float, float] | None = None
     """How large a difference to the reference row must be to be significant, of the row that varies least and of the
     one that varies most; None if no row is tested, or if there is a single seed."""
+    majority: float | None = None
+    """The accuracy of always answering the most frequent label."""
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,14 @@ def experiment(
     *,
     reference: str | None = None,
     columns: Sequence[str] = MAIN_TASKS,
+    metrics: Mapping[str, tuple[str, ...]] | None = None,
     kind: TableKind = "table",
     on_request: bool = False,
 ) -> Experiment:
     """A table scored on the dev sets, from its rows and their recipes; see `Table` and `Experiment`."""
     lines = tuple(lines)
-    table = Table(key, title, note, tuple(row for row, _ in lines), reference, tuple(columns), kind=kind)
+    rows = tuple(row for row, _ in lines)
+    table = Table(key, title, note, rows, reference, tuple(columns), metrics=metrics or {}, kind=kind)
     return Experiment(table, _models(lines), on_request=on_request)
 
 

@@ -60,6 +60,8 @@ class Table:
     columns: tuple[str, ...] = MAIN_TASKS  # the tasks that rows are scored on
     # means of columns by name. Several columns without groups have one mean, `overall`
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # metrics of tasks in place of the tasks' own: the first is compared, others are shown beside it
+    metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # shown as a table or as curves over the epochs. Simulations have no scores; the study's page shows them
     kind: TableKind = "table"
 

@@ -29,11 +29,15 @@ OBJECTIVES = {
 }
 
 
+METRICS = {"similarity": ("spearman", "pearson")}
+"""Losses are compared by what chooses their checkpoints, the Spearman correlation, as in the authors' scripts."""
+
+
 def table(key: str, lines: Callable[[Recipes], Iterable[Line]]) -> Callable[[Recipes], Experiment]:
     """The table of tables.toml with these rows, from one encoder that is not tuned contrastively."""
     if key.endswith("-suites"):
         return lambda recipes: suites_experiment(recipes, **DESCRIBED[key], lines=lines(recipes))
-    return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes))
+    return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes), metrics=METRICS)
 
 
 def objective_lines(recipes: Recipes) -> Iterator[Line]:

@@ -108,7 +108,7 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
     if found is None:
         return None
     draw = partial(over_training, found, {"": {row.label: row.key for row in found.table.rows}})
-    drawn = [draw(_dev_curve, "Pearson correlation", "dev score")]
+    drawn = [draw(_dev_curve, found.heading(SCORE).removeprefix("Similarity "), "dev score")]
     for part in NORMS:
         norm = partial(RunResult.probed, statistic=f"{part} gradient")
         drawn.append(draw(norm, "norm", f"norm of the {part} part of the anchors' gradient", scale="log"))

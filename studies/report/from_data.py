@@ -20,7 +20,7 @@ from studies.report.preset_results import PresetResults
 from studies.report.run_results import DevSet, RunResult, Samples
 from studies.report.scores_as_data import FURTHER, MEAN, TRAINING
 from studies.report.table_results import TableResults
-from studies.results import Results, TableScores
+from studies.results import STEPS, Results, TableScores
 
 Training: TypeAlias = dict[int, dict[str, dict[str, float]]]
 """Values by step, source and measure."""
@@ -31,7 +31,7 @@ class SeedsAlone(Samples):
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
         """One for each task."""
-        return task, b""
+        return task, run.evaluation["measures"][task], b""
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """The run's score, again and again."""
@@ -59,7 +59,12 @@ def _trainings(file: Path) -> dict[tuple[str, str, int], Training]:
 def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Training]) -> TableResults:
     """A table with its runs."""
     about = scores.description
-    measures = {column.task: column.metric for column in about.columns if column.metric not in (MEAN, *FURTHER)}
+    metrics: dict[str, tuple[str, ...]] = {}
+    for column in about.columns:
+        if column.metric not in (MEAN, STEPS, *FURTHER):
+            metrics[column.task] = (*metrics.get(column.task, ()), column.metric)
+    measures = {task: first for task, (first, *_) in metrics.items()}
+    majorities = {column.task: column.majority for column in about.columns if column.majority is not None}
     means = [column.task for column in about.columns if column.metric == MEAN]
     published: dict[str, dict[str, float]] = {row: {} for row in scores.rows.index}
     values: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
@@ -71,14 +76,20 @@ def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Train
     rows = tuple(Row(key, of.label, of.point, published[key]) for key, of in scores.rows.iterrows())
     title = re.sub(r"^(Table|Figure) \d+: ", "", about.title)
     groups = {name: tasks for name, tasks in GROUPS.items() if name in means}
-    table = Table(about.table, title, about.note, rows, about.reference, tuple(measures), groups)
+    several = {task: of for task, of in metrics.items() if len(of) > 1}
+    table = Table(about.table, title, about.note, rows, about.reference, tuple(measures), groups, several)
     runs: dict[str, tuple[RunResult, ...]] = {row.key: () for row in rows}
     for (row, seed), of in sorted(values.items()):
         run = RunResult(Path(f"{row} {seed}"), Path(f"{about.table} {row} {seed}"), seed, ())
         own = {task: of[metric][task] for task, metric in measures.items() if task in of.get(metric, {})}
         geometry = {name: of[name]["embeddings"] for name in FURTHER if "embeddings" in of.get(name, {})}
-        known = {"evaluation": {"measures": measures, "scores": own, "geometry": geometry}}
-        run.__dict__.update(known, **_history(trainings.get((about.table, row, seed), {})))  # not read from a folder
+        all_metrics = {task: {name: of[name][task] for name in of if task in of[name]} for task in measures}
+        known = {
+            "evaluation": {"measures": measures, "scores": own, "geometry": geometry, "metrics": all_metrics},
+        }
+        run.__dict__.update(
+            known, majorities=majorities, **_history(trainings.get((about.table, row, seed), {}))
+        )  # not read from a folder
         runs[row] += (run,)
     return TableResults(table, runs, SeedsAlone(()))
 

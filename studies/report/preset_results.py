@@ -29,16 +29,17 @@ class PresetResults:
         record = Record.read(folder, preset)
         for name in sorted(record.artefacts()):
             artefact(name).check()
-        runs = {
-            (table.key, row.key): tuple(
-                RunResult(folder / run.model, folder / run.evaluation, run.seed, tuple(map(artefact, run.chain)))
-                for run in record.of_row(table.key, row.key)
-                if run.model is not None and run.evaluation is not None
-            )
-            for table in record.tables
-            for row in table.rows
-        }
-        samples = Samples(list({run.evaluation_folder.name: run for of in runs.values() for run in of}.values()))
+        runs: dict[tuple[str, str], tuple[RunResult, ...]] = {}
+        for table in record.tables:
+            metrics = {task: first for task, (first, *_) in table.metrics.items()}
+            for row in table.rows:
+                runs[table.key, row.key] = tuple(
+                    RunResult(folder / run.model, folder / run.evaluation, run.seed, chain, metrics)
+                    for run in record.of_row(table.key, row.key)
+                    if run.model is not None and run.evaluation is not None
+                    for chain in [tuple(map(artefact, run.chain))]
+                )
+        samples = Samples([run for of in runs.values() for run in of])
         tables = (
             TableResults(table, {row.key: runs[table.key, row.key] for row in table.rows}, samples)
             for table in record.tables

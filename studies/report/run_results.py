@@ -1,7 +1,7 @@
 """Results of single runs, read from their artefacts without torch, and their scores on resampled examples."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from multitask.runs.artefact import Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.table import OVERALL
 
-DevSet = tuple[str, bytes]  # task, labels in file order
+DevSet = tuple[str, str, bytes]  # task, metric, labels in file order
 Place = Literal["training batches", "held-out sentences"]
 """Where the gradient probe looks: at projected embeddings of training batches, or at plain ones of other sentences."""
 
@@ -32,6 +32,8 @@ class RunResult:
     seed: int
     chain: tuple[Artefact, ...]
     """All its runs, parents first."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Of tasks that are scored by another metric than their own."""
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -41,7 +43,11 @@ class RunResult:
     @cached_property
     def evaluation(self) -> dict[str, Any]:
         """Overall score, scores and metrics of the best model."""
-        return Artefact(self.evaluation_folder).evaluation()
+        found = Artefact(self.evaluation_folder).evaluation()
+        for task in self.metrics.keys() & found["scores"].keys():
+            found["measures"][task] = self.metrics[task]
+            found["scores"][task] = found["metrics"][task][self.metrics[task]]
+        return found
 
     @property
     def chosen_on_dev(self) -> bool:
@@ -66,6 +72,14 @@ class RunResult:
             classes = len(self.evaluation["metrics"][task].get("confusion", ())) or None
             found[task] = Answers(arrays[f"{task}_labels"], arrays[f"{task}_predictions"], measure, classes, score)
         return found
+
+    @cached_property
+    def majorities(self) -> dict[str, float]:
+        """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
+        labels = {task: of.labels for task, of in self.answers.items() if of.metric == "accuracy"}
+        return {
+            task: float(np.unique(of, axis=0, return_counts=True)[1].max() / len(of)) for task, of in labels.items()
+        }
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""
@@ -101,17 +115,18 @@ class Samples:
         self.computed: dict[DevSet, dict[str, Values]] = {}
 
     @cached_property
-    def _dev_sets(self) -> dict[tuple[str, str], DevSet]:
-        """By the name of the run's evaluation and the task."""
-        return {
-            (run.evaluation_folder.name, task): (task, answers.labels.tobytes())
-            for run in self.runs
-            for task, answers in run.answers.items()
-        }
+    def _runs(self) -> dict[DevSet, dict[str, RunResult]]:
+        """The runs that were scored on a dev set, by the names of their evaluations."""
+        found: dict[DevSet, dict[str, RunResult]] = {}
+        for run in self.runs:
+            for task in run.answers:
+                found.setdefault(self.dev_set(run, task), {})[run.evaluation_folder.name] = run
+        return found
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
-        """The dev set on which a run was scored."""
-        return self._dev_sets[run.evaluation_folder.name, task]
+        """The dev set on which a run was scored, and how."""
+        answers = run.answers[task]
+        return task, answers.metric, answers.labels.tobytes()
 
     def scores(self, runs: Sequence[RunResult], task: str) -> SampledScores:
         """The scores of a row's runs, one for each seed."""
@@ -123,8 +138,7 @@ class Samples:
         """The run's scores on resampled dev examples of a task, [samples]."""
         dev_set, name = self.dev_set(run, task), run.evaluation_folder.name
         if dev_set not in self.computed:
-            names = [(of.evaluation_folder.name, of) for of in self.runs]
-            runs = {name: of for name, of in names if self._dev_sets.get((name, task)) == dev_set}
+            runs = self._runs[dev_set]
             predictions = np.stack([other.answers[task].predictions for other in runs.values()])
             labels, _, measure, classes, _ = run.answers[task]
             scores = resampled_scores(labels, predictions, measure, draws_of(task), classes=classes)

@@ -11,11 +11,12 @@ import pyarrow
 from pyarrow import parquet
 
 from minbert.files import atomic_file, read_json
+from multitask.evaluation.text_tables import capitalized
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
-from studies.report.table_results import TableResults
+from studies.report.table_results import MEASURES, TableResults
 from studies.results import RANDOM_WEIGHTS, STEPS, Column, Description, Results, TableScores, frame_of
 from studies.study import study_of_tables
 
@@ -60,11 +61,13 @@ def _columns(found: TableResults) -> Iterator[Column]:
         counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
-        yield Column(name, metric, heading, pictured, *counts, significant_from=size)
+        yield Column(name, metric, heading, pictured, *counts, size, found.majority(name))
     further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
-    ranked = [task for task, metric in found.measures.items() if metric == "ndcg"]
+    further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
+    for task, (_, *others) in table.metrics.items():
+        further += [Column(task, name, f"{capitalized(task)} {MEASURES[name]}", False) for name in others]
     steps = Column(TRAINING, STEPS, "Steps", False)
-    for column in (*further, *(Column(task, RANK, f"{task} MRR", False) for task in ranked), steps):
+    for column in (*further, steps):
         values = {_further(run, column) for runs in found.runs.values() for run in runs} - {None}
         if len(values) > (column is steps):
             yield column
@@ -74,8 +77,7 @@ def _further(run: RunResult, column: Column) -> float | None:
     """A further measure of a run; None without one. An ensemble has no embeddings of its own, and no steps."""
     if column.metric == STEPS:
         return run.history[-1]["step"] if run.history else None
-    ranked = column.metric == RANK
-    measured = run.evaluation.get("metrics", {}).get(column.task) if ranked else run.evaluation.get("geometry")
+    measured = {**run.evaluation.get("metrics", {}), "embeddings": run.evaluation.get("geometry")}.get(column.task)
     value: float | None = (measured or {}).get(column.metric)
     return value
 
@@ -83,7 +85,7 @@ def _further(run: RunResult, column: Column) -> float | None:
 def _cell(found: TableResults, row: Row, column: Column) -> list[Line]:
     """A line for each seed, or one with the published score alone."""
     runs = found.runs.get(row.key, ())
-    if column.metric in (*FURTHER, STEPS):
+    if column.metric != found.measures.get(column.task, MEAN):
         values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
         return [{"seed": seed, "value": value} for seed, value in values.items()] or [Line()]
     tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}

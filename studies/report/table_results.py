@@ -81,6 +81,11 @@ class TableResults:
             task: name for _, runs in self.rows for run in runs for task, name in run.evaluation["measures"].items()
         }
 
+    def majority(self, column: str) -> float | None:
+        """The accuracy of always answering a task's most frequent label; None of other scores and of means."""
+        runs = (run for runs in self.runs.values() for run in runs if column in run.evaluation["scores"])
+        return next(runs).majorities.get(column) if column in self.measures else None
+
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks of which a column is the mean. A mean leaves out errors such as RMSE."""
         tasks = self.table.tasks(column)

@@ -127,6 +127,7 @@ def _agreement(column: Column) -> str:
 
 
 FOOTER: dict[str, Callable[[Column], str]] = {
+    "*Most frequent label*": lambda column: score(column.majority) if column.majority is not None else "",
     "*Pairs in published order*": _agreement,
     "*Significant from*": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
 }

@@ -4,7 +4,9 @@ import csv
 import re
 import shutil
 import tarfile
+from collections.abc import Collection
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +20,19 @@ from multitask.evaluation.markup import markdown_text
 from multitask.runs.artefact import Artefact
 from multitask.stages.settings.pretrain import HELD_OUT
 from scripts.publish_results import publish, publish_runs
-from scripts.refresh_study_pages import FIGURES, PAGES, all_verdicts, claims, with_verdicts
+from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_verdicts, claims, with_verdicts
 from studies.engine.record import Record
 from studies.report.claims import judge
 from studies.report.from_data import read_published
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
-from studies.results import Results
+from studies.results import Results, TableScores
 from tests.conftest import ROOT
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
-CLAIMS = PAGES / "results" / "claims.csv"
+CLAIMS, CONTRASTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "contrasts"))
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
@@ -40,9 +42,105 @@ def test_a_page_has_the_verdicts_of_the_list(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_list_of_claims_has_the_verdicts_of_the_results() -> None:
-    expected = all_verdicts().to_csv(index=False, lineterminator="\n")
-    assert CLAIMS.read_text(encoding="utf-8") == expected
+def test_the_lists_of_claims_and_contrasts_have_the_numbers_of_the_results() -> None:
+    for file, expected in ((CLAIMS, all_verdicts()), (CONTRASTS, all_contrasts())):
+        assert file.read_text(encoding="utf-8") == expected.to_csv(index=False, lineterminator="\n")
+
+
+NUMBER = r"[+−]?\d[\d,]*(?:\.\d+)?"
+WITH_INTERVAL = re.compile(rf"({NUMBER})[%°]?\*? \\?\[({NUMBER})[%°]?, ({NUMBER})[%°]?\\?\]")
+"""`+0.012 [0.003, 0.021]`, also as percentages and degrees."""
+OF_NO_TABLE = re.compile(r"<!-- numbers of no table: (.*?) -->", re.DOTALL)
+Known = set[tuple[float, ...]]
+
+
+def with_intervals(text: str) -> set[tuple[str, ...]]:
+    """The numbers of a text that have an interval, with its ends."""
+    return set(WITH_INTERVAL.findall(text))
+
+
+def read(number: str) -> tuple[float, int]:
+    """A number, and its decimals."""
+    plain = number.replace("−", "-").replace(",", "")
+    return float(plain), len(plain.partition(".")[2])
+
+
+def is_known(found: tuple[str, ...], known: Known) -> bool:
+    """Whether results have a number and its interval, or the same with the opposite sign."""
+    (value, decimals), (low, _), (high, _) = map(read, found)
+    signs = ((value, low, high), (-value, -high, -low))
+    return any(tuple(round(one, decimals) + 0.0 for one in of) in known for of in signs)
+
+
+@cache
+def known_numbers(decimals: int) -> Known:
+    """Numbers with intervals of all results, so rounded: claims, contrasts, tables, and what other files list."""
+    found = [
+        tuple(read(one)[0] for one in numbers)
+        for number in pandas.read_csv(CLAIMS, keep_default_na=False).number
+        for numbers in with_intervals(number)
+    ]
+    for file in sorted((PAGES / "results").glob("*.csv")):
+        listed = pandas.read_csv(file)
+        if {"low", "high"} <= set(listed.columns):
+            found += listed[["value" if "value" in listed.columns else "mean", "low", "high"]].itertuples(index=False)
+    for file in sorted((PAGES / "results").glob("*.parquet")):
+        for table in Results.load(file).tables:
+            for names in (("mean", "low", "high"), ("difference", "difference_low", "difference_high")):
+                found += table.cells[list(names)].dropna().itertuples(index=False)
+    return {tuple(round(float(one), decimals) + 0.0 for one in of) for of in found}
+
+
+@pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
+def test_every_number_with_an_interval_is_that_of_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = {of for part in OF_NO_TABLE.findall(text) for of in with_intervals(part)}
+    shown = with_intervals(OF_NO_TABLE.sub("", text))
+    assert named <= shown, "a number that the comment names is no longer on the page"
+    unknown = [of for of in shown - named if not is_known(of, known_numbers(read(of[0])[1]))]
+    assert unknown == []
+
+
+def test_a_number_of_no_result_is_found() -> None:
+    known = known_numbers(3)
+    of_claims = with_intervals(pandas.read_csv(CLAIMS, keep_default_na=False).number[0]).pop()
+    assert is_known(of_claims, known)
+    assert not is_known((of_claims[0], of_claims[1], "0.999"), known)
+    assert with_intervals("by 0.091 [0.077, 0.105], +2.2° \\[+1.7°, +2.7°\\] and 816 [599, 1,111]") == {
+        ("0.091", "0.077", "0.105"), ("+2.2", "+1.7", "+2.7"), ("816", "599", "1,111")
+    }  # fmt: skip
+
+
+def test_what_few_steps_teach_stands_beside_the_most_frequent_labels() -> None:
+    """The lowest and highest means of the report's tables, and the majorities of its dev sets and of the recipe's."""
+    found = Results.load(PAGES / "results" / "multitask-report-small.parquet").tables
+    tables = {of.description.table: of for of in found}
+
+    def shown(keys: Collection[str], task: str) -> str:
+        place = [column.task for column in tables["1"].description.columns].index(task)
+        means = pandas.concat([tables[key].column(place)["mean"] for key in keys])
+        return f"{means.min():.3f} to {means.max():.3f}"
+
+    def majorities(table: TableScores) -> list[str]:
+        return [f"{column.majority:.3f}" for column in table.description.columns if column.majority is not None]
+
+    report, best = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("studies/multitask-report.md", "best/index.md")
+    )
+    rows = {"Table 1": ["1"], "Tables 2 to 10": list(map(str, range(2, 11)))}
+    for name, keys in rows.items():
+        scores = " | ".join(shown(keys, task) for task in ("sentiment", "paraphrase", "similarity"))
+        assert f"| {name}, lowest to highest row | {scores} |" in report
+    always = "| always the most frequent label | {} | {} | – |"
+    assert always.format(*majorities(tables["2"])) in report
+    [recipe] = Results.load(PAGES / "results" / "multitask-report-best.parquet").tables
+    assert always.format("–", " | ".join(majorities(recipe))) in best
+
+
+@pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
+def test_a_page_is_read_in_five_minutes(page: Path) -> None:
+    text = re.sub(r"<!--.*?-->|```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 1500
 
 
 def test_every_figure_is_drawn_and_shown() -> None:
@@ -171,6 +269,25 @@ def test_trials_of_the_best_recipe_have_every_column() -> None:
     assert {len(row) for row in rows} == {len(header)}
     low, value, high = (header.index(name) for name in ("low", "difference", "high"))
     assert all(float(row[low]) < float(row[value]) < float(row[high]) for row in rows if row[low])
+
+
+def test_the_best_recipe_s_page_has_the_numbers_of_its_trials() -> None:
+    """Intervals are those of trials, but that of the gain, which is paired over the seeds that both have."""
+    page = (ROOT / "docs" / "best" / "index.md").read_text(encoding="utf-8")
+    trials = pandas.read_csv(ROOT / "docs" / "best" / "trials.csv", dtype={"seed": str})
+    overall = trials[trials.score == "overall mean"].set_index("seed")
+    models = overall[overall.question == "best small model"]
+    defaults, recipe = (models.value[models.variant == of] for of in ("defaults (reference)", "phrases, cleaned"))
+    shared = defaults.index.intersection(recipe.index)
+    test = stats.ttest_rel(recipe[shared], defaults[shared])
+    gain = tuple(np.round((np.mean(recipe[shared] - defaults[shared]), *test.confidence_interval()), 3))
+    assert (len(shared), gain) == (3, (0.017, 0.0, 0.033))
+    columns = trials[["difference", "low", "high"]].dropna().itertuples(index=False)
+    known = {gain, *(tuple(round(one, 3) + 0.0 for one in of) for of in columns)}
+    assert [of for of in with_intervals(page) if not is_known(of, known)] == []
+    ensembles = overall.value[(overall.question == "ensembles") & (overall.rows_scored == 4964)]
+    assert len(ensembles) == 4
+    assert all(f"{value:.3f}" in page for value in ensembles)
 
 
 def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from multitask.evaluation.statistics import SAMPLES, Values
 from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.table import Row
-from studies.report.run_results import RunResult
+from studies.report.run_results import DevSet, RunResult, Samples
 from studies.report.table_results import TableResults
 from tests.studies.synthetic import TABLES
 
@@ -51,12 +51,12 @@ def history(trained: Trained) -> list[dict[str, Any]]:
     ]
 
 
-class OtherExamples:
+class OtherExamples(Samples):
     """Scores on resampled examples that are a little higher or lower for all runs alike."""
 
-    def dev_set(self, run: RunResult, task: str) -> str:
+    def dev_set(self, run: RunResult, task: str) -> DevSet:
         """Every run is scored on the same examples."""
-        return task
+        return task, "", b""
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """[samples], the same deviations for every run, and a few of its own."""
@@ -82,4 +82,4 @@ def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], s
         return found
 
     runs = {row.key: tuple(run(row, seed) for seed in range(seeds)) for row in TABLES[key].rows}
-    return TableResults(TABLES[key], runs, OtherExamples())  # type: ignore[arg-type]
+    return TableResults(TABLES[key], runs, OtherExamples(()))

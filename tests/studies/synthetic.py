@@ -90,7 +90,8 @@ def add_run(
     history = []
     for number, share in enumerate((1.0, 0.9, 0.0), start=1):
         less = 0.1 - (0.1 + falls(row, seed)) * share if number < 3 else 0.0
-        dev = {task: {**of, measures[task]: scores[task] - less} for task, of in metrics.items()}
+        falling = {task: {measures[task], "spearman"} & of.keys() for task, of in metrics.items()}
+        dev = {task: {**of, **{name: of[name] - less for name in falling[task]}} for task, of in metrics.items()}
         passed = (number - 1) / 2
         seen = {
             f"{source} {statistic}": (1 - passed) * (statistic != "dissipated anchors") + passed * value + 0.005 * seed

@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import pearsonr, spearmanr, ttest_rel
 
+from multitask.evaluation.score_intervals import draws_of
 from studies.engine.record import Record
 from studies.report.measures import last, measured
 from studies.report.preset_results import PresetResults
+from studies.report.scores_as_data import scores_as_data
 from studies.report.table_results import TableResults
+from studies.report.text import score_table
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
 
@@ -119,3 +123,39 @@ def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path: Path
     replace(record, runs=(replace(first, chain=first.chain[:1]), *others)).write(runs)
     [results] = PresetResults.read(runs, "sample").tables
     assert {run.seed for run in results.runs[first.row]} == {run.seed for run in others if run.row == first.row}
+
+
+def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_the_task_s_own(
+    gradient: TableResults,
+) -> None:
+    """The Spearman correlation of the predictions, in scores, intervals and curves; the task's own stands beside it."""
+    first = gradient.table.rows[0].key
+    runs = gradient.runs[first]
+    answers = [run.answers["similarity"] for run in runs]
+    expected = [spearmanr(of.predictions, of.labels).statistic for of in answers]
+    assert gradient.scores[first, "similarity"].observed == pytest.approx(expected)
+    assert runs[0].curve("similarity") == [line["dev"]["similarity"]["spearman"] for line in runs[0].history]
+    draws = draws_of("similarity").integers(len(answers[0].labels), size=len(answers[0].labels))
+    resampled = spearmanr(answers[0].predictions[draws], answers[0].labels[draws]).statistic
+    assert gradient.scores[first, "similarity"].resampled[0, 0] == pytest.approx(resampled)
+    record = SimpleNamespace(preset="sample", data="data", start="start")
+    [found] = scores_as_data(SimpleNamespace(record=record, finished_tables={"gradient": gradient})).tables
+    assert [(column.task, column.metric) for column in found.description.columns] == [
+        ("similarity", "spearman"), ("similarity", "pearson")
+    ]  # fmt: skip
+    assert found.column(1)["mean"][first] == pytest.approx(
+        np.mean([pearsonr(of.predictions, of.labels).statistic for of in answers])
+    )
+    assert found.column(1).low.isna().all()
+
+
+def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path, few_resamples: None) -> None:
+    """Of five classes and of two that are equally frequent; similarity and means have none."""
+    results = PresetResults.read(write_store(tmp_path, ["2"], as_published), "sample")
+    [found] = scores_as_data(results).tables
+    expected = {"overall": None, "sentiment": 0.2, "paraphrase": 0.5, "similarity": None}
+    assert {column.task: column.majority for column in found.description.columns} == expected
+    [line] = [line for line in score_table(found, range(4)).splitlines() if "Most frequent label" in line]
+    assert [cell.strip() for cell in line.strip("| ").split("|") if cell.strip()] == [
+        "*Most frequent label*", "0.200", "0.500"
+    ]  # fmt: skip
