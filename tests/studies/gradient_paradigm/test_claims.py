@@ -143,6 +143,6 @@ def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart() -> 
         positive_means=np.zeros(1),
         negative_means=means,
     )
-    [width] = simulated_numbers._width(simulations).values()  # type: ignore[arg-type]
+    [width] = simulated_numbers.gaps_of_the_fall(simulations).values()  # type: ignore[arg-type]
     assert width.value == pytest.approx(0.8)
     assert width.interval() == pytest.approx((0.8 - 2 * 0.0196, 0.8 + 2 * 0.0196), abs=1e-5)
