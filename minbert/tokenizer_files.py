@@ -80,8 +80,8 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
             raise InputError(f"{folder}: the added token {text!r:.60} has the id {index!s:.20}; expected {given}")
     if family:
         ids: dict[str, Any] = {name: backend.token_to_id(texts.get(name, "")) for name in ROLES[2:]}
-        if missing := ", ".join(texts.get(name, name) for name, index in ids.items() if index is None):
-            raise InputError(f"{folder}: the tokenizer's vocabulary lacks {missing}")
+        if missing := [texts.get(name) or name for name, index in ids.items() if index is None]:
+            raise InputError(f"{folder}: the tokenizer's vocabulary lacks {', '.join(missing)}")
         process: Any = processors.BertProcessing if family == "bert" else processors.RobertaProcessing
         backend.post_processor = process(*((texts[name], ids[name]) for name in ("sep_token", "cls_token")))
         backend.model.unk_token = texts["unk_token"] if family == "bert" else None

@@ -124,7 +124,8 @@ def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
     assert list(found) == ["overall", "a", "b", "c"]
     pmf = np.convolve(*(stats.binom(100, count / 100).pmf(range(101)) for count in right.values()))
     low, high = (np.searchsorted(pmf.cumsum(), share) / 200 for share in (0.025, 0.975))
-    assert found["overall"] == pytest.approx((0.8, low, high), abs=0.006)
+    assert found["overall"].value == pytest.approx(0.8)
+    assert found["overall"].interval() == pytest.approx((low, high), abs=0.006)
 
 
 def test_a_number_that_is_undefined_or_has_no_defined_resample_has_no_interval() -> None:

@@ -212,7 +212,7 @@ MISTAKES = [
     ("contrast", {"sentences": "a\na "}, 422, "1 different sentences; expected 2 to 12"),
     ("contrast", {"sentences": "\n".join(map(str, range(13)))}, 422, "expected 2 to 12"),
     ("contrast", {"objective": "cosine"}, 422, "learns from labels"),
-    ("contrast", {"infonce.temperature": "0"}, 422, "above 0"),
+    ("contrast", {"infonce.temperature": "0"}, 422, "at least 1e-06"),
     ("contrast", {"infonce.heat": "1"}, 422, "no parameter"),
     ("contrast", {"dropout": "1"}, 422, "dropout: Input should be less than or equal to 0.9"),
     ("errors", {"task": "taste"}, 404, "no dev set"),
