@@ -1,8 +1,20 @@
-"""`python -m multitask`."""
+"""`multitask`, also as `python -m multitask`."""
 
+import signal
 import sys
 
-from multitask.cli.main import main
+from multitask.runtime.signals import exit_at_once
+
+
+def run() -> int:
+    """Run the command line; returns the exit code."""
+    signal.signal(signal.SIGINT, exit_at_once)
+    from multitask.cli.main import main
+
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the code stands while Python shuts down
+    return code
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

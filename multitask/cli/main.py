@@ -25,6 +25,7 @@ from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
 from multitask.runs.artefact import last_run, refuse_file_of_run
 from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.runtime.signals import raise_interrupts
 
 logger = logging.getLogger("multitask")
 
@@ -139,9 +140,10 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         built = build(command.options, options, defaults | changed)
         if changed.get("output"):
             refuse_file_of_run(Path(changed["output"]))
+        run = resolve_name(command.run) if isinstance(command.run, str) else command.run
+        raise_interrupts()
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(Path(save_to), prog, changed, defaults)
-        run = resolve_name(command.run) if isinstance(command.run, str) else command.run
         return run(built) or 0
     except ModuleNotFoundError as error:
         if not command.extra:

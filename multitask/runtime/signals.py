@@ -1,5 +1,6 @@
-"""Record stop signals, so that a training can save its state before it stops."""
+"""Record stop signals, so that a training can save its state before it stops; and stop at once before it starts."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -24,3 +25,14 @@ def stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def exit_at_once(number: int, _frame: object) -> None:
+    """End the process, as a handler while settings are built: pydantic ignores some exceptions, and converts others."""
+    os._exit(128 + number)
+
+
+def raise_interrupts() -> None:
+    """From now on, Ctrl-C raises KeyboardInterrupt in place of `exit_at_once`."""
+    if signal.getsignal(signal.SIGINT) is exit_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,12 +1,16 @@
 """Mistakes on the command line, in settings, tasks files and data: each ends in the one line of mistakes.toml."""
 
 import base64
+import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from multitask.__main__ import run
 from multitask.cli.main import main
 
 TABLE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
@@ -85,3 +89,35 @@ def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatc
         (tmp_path / name).write_text(text + "Who was it?,HUM\n" * (name == "dev.csv"))
     assert main([*CHECK.split(), "--model", str(tiny_encoder)]) == 0
     assert capsys.readouterr().err == ""
+
+
+BUILDING = """
+import signal, sys
+import multitask.cli.options
+from multitask.__main__ import run
+
+def build(*_):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise RuntimeError("of pydantic") from None
+
+multitask.cli.options.build = build
+sys.argv[1:] = ["data", "check"]
+sys.exit(run())
+"""
+
+
+def test_ctrl_c_while_settings_are_built_is_exit_code_130():
+    done = subprocess.run([sys.executable, "-c", BUILDING], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_while_a_command_runs_is_exit_code_130(monkeypatch):
+    monkeypatch.setattr("multitask.cli.data.check", lambda _: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        monkeypatch.setattr("sys.argv", ["multitask", "data", "check", "data"])
+        assert run() == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
