@@ -6,10 +6,12 @@ these that is true (`verdict`):
 
     shown                                   low > m
     shown, perhaps smaller than the margin  low > 0
-    equivalent or opposite                  high < 0 (opposite), or −m < low <= 0 and high < m (equivalent)
-    open                                    none of these: for example, the interval has 0 and values above m
+    equivalent or opposite                  high < m
+    open                                    otherwise: the interval has 0 and m
 
-So every claim has exactly one. A statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must
+So every claim has exactly one. Of an interval below m that is not above 0, it is sure that d is equivalent to 0 or has
+the opposite sign. It is equivalent if the interval lies between −m and m, opposite if it lies below 0; otherwise, which
+of both is open. A statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must
 hold, or at least one. If all must hold, each is tested at the full level (Berger 1982), and the opposite, that some
 statement fails, at the level divided by their number. If one suffices, it is the other way round.
 
@@ -83,7 +85,7 @@ class Bound:
     def fails_by(self, level: float) -> float:
         """By how much the interval shows that the statement fails; not above 0 if it does not."""
         low, high = self._reach(level)
-        return max(-high, min(low, -high) + self.margin if low <= 0 else -inf)
+        return self.margin - high if low <= 0 else -inf
 
     def least(self, level: float) -> tuple[float, str]:
         """The smallest effect that could have been shown: its distance from the bound, and its text."""

@@ -46,7 +46,7 @@ class Between:
         (-0.05, -0.002, NOT),  # opposite
         (-0.008, -0.002, NOT),  # both
         (-0.004, 0.012, OPEN),
-        (-0.02, 0.005, OPEN),  # equivalent or opposite, but the interval shows neither
+        (-0.02, 0.005, NOT),  # one of both
         (-0.02, 0.02, OPEN),
     ],
 )

@@ -48,7 +48,7 @@ def paired(differences: np.ndarray) -> Paired:
 
 
 def false(said: Verdict, number: Quantity, at: Levels, true: float) -> bool:
-    """Whether a verdict is wrong. That a claim fails is wrong of an opposite that is none, and from the margin on."""
+    """Whether a verdict is wrong. That a claim fails is wrong from the margin on, or if an interval below 0 is."""
     if said == "shown":
         return true <= MARGIN
     if said == "shown, perhaps smaller than the margin":
