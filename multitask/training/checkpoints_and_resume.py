@@ -131,13 +131,14 @@ class RunState:
 
     def keep_if_best(self, scores: dict[str, float]) -> None:
         """Keep the model as a checkpoint if any score is a new best; without scores, keep it as the last one."""
-        # An undefined score (the correlation of a constant) counts as the worst; of models without another, the last
-        # is kept.
-        ranked = {name: -math.inf if math.isnan(score) else score for name, score in scores.items()}
+        # An undefined score (the correlation of a constant) counts as the worst. Of models without another, the last is
+        # kept.
         progress, first = self.progress, next(iter(scores), None)
-        better = [name for name, score in ranked.items() if score > progress.scores.get(name, -math.inf)]
-        progress.stale = 0 if first in better or first not in progress.scores else progress.stale + 1
-        better += [name for name in ranked if progress.scores.get(name, -math.inf) == ranked[name] == -math.inf]
+        ranked = {name: -math.inf if math.isnan(score) else score for name, score in scores.items()}
+        best = {name: progress.scores.get(name, -math.inf) for name in scores}
+        rises = first is not None and (first not in progress.scores or ranked[first] > best[first])
+        progress.stale = 0 if rises else progress.stale + 1
+        better = [name for name, score in ranked.items() if score > best[name] or score == -math.inf == best[name]]
         if better or not scores:
             checkpoint = f"step-{progress.step:07d}"
             distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))

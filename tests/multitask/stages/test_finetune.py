@@ -125,7 +125,7 @@ def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data
     np.testing.assert_allclose(raw_outputs(model, "similarity", data, start("cpu", "fp32")), expected, atol=1e-6)
 
 
-def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
+def test_one_row_of_each_class_is_enough(run, small_data, tmp_path, caplog):
     data = shutil.copytree(small_data, tmp_path / "data")
     for path in data.iterdir():
         header, *rows = path.read_text(encoding="utf-8").splitlines()
@@ -140,7 +140,10 @@ def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
     (line,) = scores(artefact)
     assert math.isnan(line["similarity"])  # no correlation of a single pair
     assert math.isnan(line["overall"])
-    assert artefact.model_folder() == artefact.model_folder("similarity")  # the first model is kept all the same
+    assert artefact.model_folder() == artefact.model_folder("similarity")  # a model is kept all the same
+    assert "pearson and spearman are undefined for every model, as there is only one row" in caplog.text
+    assert "whose F1 counts as 0: macro_f1 is at most 0.2000" in caplog.text  # of five classes
+    assert caplog.messages[-1].startswith("overall was undefined at every evaluation")
 
 
 def test_a_run_starts_from_another(run):

@@ -55,6 +55,12 @@ def test_best_checkpoints_are_kept_and_others_removed(tmp_path):
     assert all(torch.equal(saved[name], tensor) for name, tensor in problem.module.state_dict().items())
 
 
+def test_the_leading_score_leads_although_it_is_undefined(tmp_path):
+    """Which model stands for the run follows from the order of best.json."""
+    run(tmp_path, Problem([{"overall": math.nan, "left": 1.0 * epoch} for epoch in range(EPOCHS)]))
+    assert list(json.loads((tmp_path / "best.json").read_text())) == ["overall", "left"]
+
+
 @pytest.mark.parametrize(
     "scores, kept",
     [
