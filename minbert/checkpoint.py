@@ -17,6 +17,9 @@ logger = logging.getLogger("minbert")
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
+LARGEST_HEADER = 2**20
+"""Bytes of the largest header of a safetensors file; that of a BERT has 30,000."""
+MOST_DIMENSIONS = 8
 SHOWN = 20
 """How many tensors that do not fit an error lists."""
 
@@ -47,7 +50,7 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
     Raises:
         InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
     """
-    found = _encoder_tensors(read_tensors(path))
+    found = _encoder_tensors(read_tensors(path))  # mapped, not read: names and shapes are checked first
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
         logger.warning("%s: the checkpoint has no pooler; its weights are initialised at random (seed 0)", path)
         generator = torch.Generator().manual_seed(0)
@@ -65,6 +68,7 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems[:SHOWN])}{more}")
+    refuse_not_finite(found, path)
     # `cat` copies: a tensor that was read may map the file.
     return {ours: torch.cat([found[name].float() for name in _their_names(ours)]) for ours in model}
 
@@ -122,6 +126,8 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
 def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """Name of the first tensor with a value that is not finite; None if all values are finite."""
     for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            continue
         values = tensor.detach().float()
         # A sum is finite only if all values are, and 50 times as fast; a sum of finite values may still overflow.
         if not values.sum().isfinite() and not values.isfinite().all():
@@ -132,8 +138,10 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a weights file, or of those that an index names, with LayerNorm's old names replaced.
 
+    Their values may not be finite: whoever uses some of them checks these (`refuse_not_finite`).
+
     Raises:
-        InputError: a file is no weights file or lacks a tensor, or a tensor has a value that is not finite.
+        InputError: a file is no weights file or lacks a tensor.
     """
     if parts := shards(path):
         whole: dict[str, Tensor] = {}
@@ -146,6 +154,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     file_size(path)
     try:
         if path.suffix == ".safetensors":
+            with path.open("rb") as opened:
+                if (size := int.from_bytes(opened.read(8), "little")) > LARGEST_HEADER:
+                    raise ValueError(f"a header of {size:,} bytes; expected at most {LARGEST_HEADER:,}")
             tensors = safetensors.torch.load_file(path)
         else:
             refuse_expanding_archive(path)
@@ -155,14 +166,20 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged bytes make the unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a readable weights file ({reason:.200})") from None
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+    named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
+    if not named or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise InputError(f"{path}: expected a state dict of tensors")
-    if other := [name for name, t in tensors.items() if t.dtype not in DTYPES or t.layout != torch.strided]:
-        found = f"{tensors[other[0]].dtype} ({tensors[other[0]].layout})"
-        raise InputError(f"{path}: the tensor {other[0]} is {found}; expected fp64, fp32, fp16, bf16 or integers")
+    if other := next((name for name, tensor in tensors.items() if not _is_plain(tensor)), None):
+        found = f"{tensors[other].dtype} ({tensors[other].layout}, {tensors[other].device})"
+        raise InputError(f"{path}: the tensor {other} is {found}; expected fp64, fp32, fp16, bf16 or integers")
     refuse_expansion(path, sum(tensor.nbytes for tensor in tensors.values()))  # expanded tensors repeat few numbers
-    refuse_not_finite(tensors, path)
     return {_new_name(name): tensor for name, tensor in tensors.items()}
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has numbers in memory; torch's time grows with the square of the number of dimensions."""
+    dense = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_nested
+    return dense and tensor.dtype in DTYPES and tensor.dim() <= MOST_DIMENSIONS
 
 
 def _new_name(name: str) -> str:

@@ -30,6 +30,8 @@ LARGEST_TOML = 2**21
 LARGEST_ARRAYS = 2**30
 """Bytes of the largest file of arrays: a record has 8 bytes for each sentence that a model was trained on."""
 MANY_DOTS = re.compile(r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""")
+NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What no file of UTF-8 text has: NUL, and half of a surrogate pair."""
 EXPANSION, UNSUSPECTED = 100, 2**26
 """Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
 MOST_NAMES = 1000  # of a folder, that are looked through for the one that was meant

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from minbert.checkpoint import read_tensors
+from minbert.checkpoint import read_tensors, refuse_not_finite
 from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_file
 
@@ -47,6 +47,7 @@ class MaskedLanguageHead(nn.Module):
         found = {ours: tensors[name].float() for ours, name in names.items() if name is not None}
         own = head.state_dict()
         if set(found) == set(own) and all(found[name].shape == own[name].shape for name in own):
+            refuse_not_finite(found, weights_file(folder))
             head.load_state_dict(found)
         else:
             logger.warning("%s: the checkpoint has no fitting masked-language-model head; a new one is trained", folder)

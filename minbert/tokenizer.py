@@ -17,7 +17,7 @@ from torch import Tensor
 from minbert.config import BertConfig
 from minbert.download_checkpoint import TOKENIZER_FILES, resolve
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_bytes, read_json, write_text
+from minbert.files import NO_TEXT, atomic_file, read_bytes, read_json, write_text
 from minbert.packing import PackedBatch
 from minbert.tokenizer_files import SPECIALS, read_tokenizer
 
@@ -162,7 +162,9 @@ class Tokenizer:
                 encodings = self.backend.encode_batch_fast(call)
             except BaseException as error:
                 # The Rust side raises bare Exception, and of a panic what is no Exception at all.
-                if type(error) is not Exception and type(error).__name__ != "PanicException":
+                texts = (text for each in call for text in ([each] if isinstance(each, str) else each))
+                no_text = isinstance(error, TypeError) and any(map(NO_TEXT.search, texts))
+                if type(error) is not Exception and type(error).__name__ != "PanicException" and not no_text:
                     raise
                 for each in call if len(call) > 1 else ():  # which one?
                     list(self._encodings([each]))

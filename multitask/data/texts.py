@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from minbert.errors import InputError
+from minbert.files import NO_TEXT
 from multitask.data.invisible import seen
 from multitask.data.problems import quote
 from multitask.data.tables import Format, Row, Table, value_of
@@ -43,6 +44,8 @@ class Template:
                 value = str(value)
             if not isinstance(value, str | None):
                 raise ValueError(f"{column} is {quote(value)}; expected text")
+            if NO_TEXT.search(value or ""):
+                raise ValueError(f"{column} contains a NUL character or half of a surrogate pair")
             values.append(seen(value or ""))
         return self.text(values)
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from minbert.checkpoint import read_tensors, write_tensors
+from minbert.checkpoint import read_tensors, refuse_not_finite, write_tensors
 from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
@@ -231,6 +231,7 @@ def load_heads(heads: Heads, folder: Path) -> None:
     )  # each once even if several heads share it
     if set(state) != set(own) or any(state[name].shape != own[name].shape for name in state):
         raise InputError(f"{folder / HEADS}: its tensors do not fit {DESCRIPTION}")
+    refuse_not_finite(state, folder / HEADS)
     heads.load_state_dict(state, strict=False)
 
 

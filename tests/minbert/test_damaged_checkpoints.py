@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from minbert import checkpoint as checkpoint_module
 from minbert import load_tokenizer
 from minbert.checkpoint import not_finite, read_tensors, write_tensors
 from minbert.download_checkpoint import BUNDLED, resolve
@@ -70,6 +71,44 @@ def test_expanded_tensors_are_not_written_out(tmp_path):
     torch.save({"a": torch.zeros(1).expand(2**45)}, tmp_path / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"pytorch_model\.bin: 140,737,488,355,328 bytes of content"):
         read_tensors(tmp_path / "pytorch_model.bin")
+
+
+NESTED = "ignore:The PyTorch API of nested tensors"
+TENSORS = {
+    "meta": lambda: torch.zeros(3, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    "many dimensions": lambda: torch.zeros([1] * 9),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+}
+
+
+@pytest.mark.filterwarnings(NESTED)
+@pytest.mark.parametrize("kind", TENSORS)
+def test_tensors_that_are_no_plain_numbers_are_one_line(tmp_path, kind):
+    torch.save({"a": TENSORS[kind]()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: the tensor a is torch\.float32 \(.*\); expected fp64"):
+        read_tensors(tmp_path / "pytorch_model.bin")
+
+
+def test_names_that_are_no_text_and_a_large_header_are_one_line(tmp_path):
+    torch.save({1: torch.zeros(3)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="expected a state dict of tensors"):
+        read_tensors(tmp_path / "pytorch_model.bin")
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"tensor {i}": entry for i in range(20_000)}).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(InputError, match=r"x\.safetensors: .*\(a header of 1,\d+,\d+ bytes; expected at most 1,04"):
+        read_tensors(tmp_path / "x.safetensors")
+
+
+def test_weights_that_no_encoder_has_are_refused_before_they_are_read(checkpoint, monkeypatch):
+    header = json.dumps({"x": {"dtype": "F32", "shape": [2**28], "data_offsets": [0, 2**30]}}).encode()
+    with (checkpoint / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 2**30)  # a sparse file
+    monkeypatch.setattr(checkpoint_module, "not_finite", None)  # cannot be called
+    with pytest.raises(InputError, match="the weights do not fit config.json: missing "):
+        SentenceEncoder.load(checkpoint, device="cpu", precision="fp32")
 
 
 def test_numbers_of_4_bits_are_one_line(tmp_path):
@@ -208,3 +247,6 @@ def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):
             split(["\u4e00\u16a0"])
     with pytest.raises(TypeError):  # of the caller
         tokenizer.encode([None])
+    for wrong in ("half \ud800", ("a", "half \udfff")):
+        with pytest.raises(InputError, match=f"{checkpoint}: the tokenizer cannot split the text .*half "):
+            tokenizer.encode(["a", wrong])

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import re
 from collections.abc import Coroutine, Iterable
 from itertools import chain
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from minbert.errors import InputError
+from minbert.files import NO_TEXT
 from multitask.inference.search import similarity
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import (
@@ -151,7 +151,7 @@ def check_texts(limits: Limits, texts: Iterable[str], most: int | None = None) -
             raise InputError(f"more than {most:,} texts in a request (a pair counts as two); send fewer at once")
         if len(text) > limits.characters:
             raise InputError(f"text {number} has {len(text):,} characters; expected at most {limits.characters:,}")
-        if re.search("[\0\ud800-\udfff]", text):  # JSON can write half of a surrogate pair
+        if NO_TEXT.search(text):  # JSON can write half of a surrogate pair
             raise InputError(f"text {number} contains a NUL character or half of a surrogate pair")
 
 
