@@ -107,7 +107,7 @@ def test_weights_that_no_encoder_has_are_refused_before_they_are_read(checkpoint
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + 2**30)  # a sparse file
     monkeypatch.setattr(checkpoint_module, "not_finite", None)  # cannot be called
-    with pytest.raises(InputError, match="the weights do not fit config.json: missing "):
+    with pytest.raises(InputError, match=r"the weights do not fit config\.json: missing "):
         SentenceEncoder.load(checkpoint, device="cpu", precision="fp32")
 
 
