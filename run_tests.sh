@@ -39,13 +39,13 @@ tests=(.venv/bin/python -m pytest -n 2 --dist worksteal)
 case "$lane" in
   whole) "${tests[@]}" "$@" ;;
   all) "${tests[@]}" --hypothesis-profile many -m "not gpu and not docs" "$@" ;;
-  browser) "${tests[@]}" -m browser tests/multitask/inference/explore/test_browser.py "$@" ;;
+  browser) "${tests[@]}" -m browser tests/multitask/service/explore/test_browser.py "$@" ;;
   docs)
     ./build_docs.sh
     .venv-docs/bin/python -m pytest -n 2 --dist worksteal -m "docs or not docs" tests/docs "$@"
     ;;
   processors)
-    numeric=(tests/minbert tests/multitask/{objectives,schedulers,models,evaluation,training})
+    numeric=(tests/minbert tests/multitask/{objectives,models,evaluation,training})
     # MKL reads MKL_ENABLE_INSTRUCTIONS on Intel's processors and MKL_CBWR on all.
     # On processors with AMX, torch's attention in bf16 fails with fewer instructions than oneDNN's; so both are limited.
     for setting in \

@@ -34,15 +34,15 @@ from transformers.utils import logging
 from benchmarks.finetune import OurLoop
 from benchmarks.measure import machine, matrix_rate, print_table
 from minbert import BertModel, load_tokenizer
-from multitask.runs.artefact import locate_model
-from multitask.runtime.device import make_deterministic, seed_everything, start
+from multitask.base.device import make_deterministic, seed_everything, start
+from multitask.base.runs import locate_model
 from multitask.stages.pretrain import Pretraining
-from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings import PretrainConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.sources import training_sentences
 from multitask.training.contrastive_source import load_contrastive
-from multitask.training.objective_config import ObjectiveConfig
-from multitask.training.trainable import Batch
+from multitask.training.settings import ObjectiveConfig
+from multitask.training.source import Batch
 
 MODEL = "all-minilm-l6-v2"
 SOURCE = "unlabelled"

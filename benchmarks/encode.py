@@ -32,8 +32,8 @@ from benchmarks.measure import alternate, machine, matrix_rate, print_table
 from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
 from multitask import SentenceEncoder
-from multitask.evaluation.embedding_scores import cosines
-from multitask.runs.artefact import locate_model
+from multitask.base.runs import locate_model
+from multitask.evaluation.embeddings import cosines
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.sources import training_sentences
 

@@ -37,15 +37,15 @@ from transformers.utils import logging
 
 from benchmarks.measure import added_memory, alternate, in_new_process, machine, matrix_rate, print_table
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.evaluation.task_predictions import load_split
+from multitask.base.device import make_deterministic, seed_everything, start
+from multitask.base.options import Device, Precision
+from multitask.evaluation.task_scores import load_split
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import make_deterministic, seed_everything, start
-from multitask.runtime.options import Device, Precision
 from multitask.stages.finetune import Finetuning
-from multitask.stages.settings.finetune import REPORT
+from multitask.stages.settings import REPORT
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.training.optimizer import Optimizer
-from multitask.training.trainable import Batch, Trainable, Update
+from multitask.training.source import Batch, Trainable, Update
 
 SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),

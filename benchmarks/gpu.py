@@ -36,10 +36,10 @@ from benchmarks.measure import machine, matrix_rate
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
 from minbert.packing import PackedBatch
-from multitask.models.pooling import pool
+from multitask.models.compute_in_batches import pool
 from multitask.stages.finetune import Finetuning
 from multitask.stages.pretrain import Pretraining
-from multitask.training.trainable import Update
+from multitask.training.source import Update
 from tests.reliability.world import contents, differences
 
 LEAST_SECONDS = 10  # below this, no part is begun

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from multitask.runs.machine import machine_name
+from multitask.base.keys import machine_name
 
 MIB = 2**20
 

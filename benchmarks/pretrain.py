@@ -21,13 +21,13 @@ from torch.nn.functional import cross_entropy, normalize
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
 from benchmarks.measure import added_memory, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
-from multitask.runtime.device import make_deterministic, seed_everything, start
-from multitask.runtime.options import Device, Precision
+from multitask.base.device import make_deterministic, seed_everything, start
+from multitask.base.options import Device, Precision
 from multitask.stages.pretrain import Pretraining
-from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings import PretrainConfig
 from multitask.stages.training_run import Start
 from multitask.training.contrastive_source import build_projection, load_contrastive
-from multitask.training.trainable import Batch, Update
+from multitask.training.source import Batch, Update
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 SENTENCES = 128  # in a step whose time is measured

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import machine, print_table
-from multitask.runs.artefact import locate_model
+from multitask.base.runs import locate_model
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
 QUEUE = 256  # texts, under overload

@@ -10,11 +10,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from multitask.base.options import RunOptions
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.runtime.options import RunOptions
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import PretrainConfig
+from multitask.training.settings import ObjectiveConfig
 
 START, DATA = "all-minilm-l6-v2", Path("data/sample")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from multitask import FinetuneConfig, finetune
+from multitask.base.options import RunOptions
 from multitask.data.examples import Rows
-from multitask.runtime.options import RunOptions
-from multitask.schedulers.base import Scheduler, register
-from multitask.training.trainable import Batch, Update
+from multitask.training.schedulers.base import Scheduler, register
+from multitask.training.source import Batch, Update
 
 START, DATA = "all-minilm-l6-v2", Path("data/sample")
 

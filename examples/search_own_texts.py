@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from multitask import SentenceEncoder
-from multitask.inference.search import search
+from multitask.use.search import search
 
 MESSAGES = Path("data/own/new_messages.txt")
 QUERIES = ("I was charged twice", "no internet")

@@ -10,7 +10,7 @@ from pathlib import Path
 import optuna
 
 from multitask import FinetuneConfig, finetune
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 
 TASKS = Path("data/own/tasks.toml")
 START = "all-minilm-l6-v2"

@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
     from multitask.stages.finetune import finetune
-    from multitask.stages.settings.finetune import FinetuneConfig
+    from multitask.stages.settings import FinetuneConfig
     from multitask.tasks.declarations import load_tasks
 
 __all__ = ["FinetuneConfig", "MultitaskModel", "SentenceEncoder", "finetune", "load_tasks"]
 
 _HOMES = {
-    "FinetuneConfig": "stages.settings.finetune",
+    "FinetuneConfig": "stages.settings",
     "MultitaskModel": "models.multitask_model",
     "SentenceEncoder": "models.sentence_encoder",
     "finetune": "stages.finetune",

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from multitask.runtime.signals import exit_at_once
+from multitask.base.errors import exit_at_once
 
 
 def run() -> int:

@@ -19,8 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from multitask.cli.arguments import parser_of
-from multitask.cli.command import Command, Group
+from multitask.cli.arguments import Command, Group, parser_of
 from multitask.cli.main import PROG, every_command
 
 ROOT = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
+from multitask.base.random_streams import generator
 from multitask.evaluation.suite_data import read_sts
-from multitask.runtime.random_streams import generator
 
 KINDS = {
     "captions": ("STS12/MSRvid", "STS14/images", "STS15/images"),

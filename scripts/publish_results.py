@@ -25,8 +25,8 @@ from pyarrow import compute, parquet
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
+from multitask.base.runs import DONE, Artefact, without_folders
 from multitask.data.contamination import RECORD
-from multitask.runs.artefact import DONE, Artefact, without_folders
 from scripts.refresh_study_pages import PAGES
 from studies.engine.record import Record
 from studies.report.scores_as_data import save_curves

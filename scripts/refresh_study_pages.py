@@ -23,8 +23,8 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
-from multitask.evaluation.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
+from multitask.evaluation.text_tables import markdown_text
 from studies.engine.experiments import STS, TRANSFER
 from studies.engine.record import Record
 from studies.engine.table import OVERALL

@@ -21,8 +21,7 @@ from scipy import stats
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.evaluation.score_intervals import Answers
-from multitask.evaluation.statistics import Values
+from multitask.evaluation.statistics import Answers, Values
 from multitask.evaluation.suite_data import LabelledRows, Mask
 from multitask.evaluation.suite_sets import SETS
 from multitask.tasks.declarations import task_named

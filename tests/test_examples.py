@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from multitask.objectives import OBJECTIVES, build_objective
-from multitask.schedulers import SCHEDULERS
+from multitask.training.schedulers import SCHEDULERS
 from tests.conftest import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))

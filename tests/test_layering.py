@@ -12,14 +12,14 @@ from tests.conftest import ROOT
 
 # A room imports from rooms of earlier layers and from itself only. A new room has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("runtime", "runs"),
+    ("base",),
     ("objectives", "data"),
     ("tasks",),
     ("models",),
-    ("training",),
-    ("schedulers", "evaluation"),
+    ("training", "evaluation"),
     ("stages",),
-    ("inference",),
+    ("use",),
+    ("service",),
     ("cli",),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -107,10 +107,10 @@ axes.legend();
 # %%
 from pathlib import Path
 
-from multitask.training.objective_config import ObjectiveConfig
-from multitask.runtime.options import RunOptions
+from multitask.training.settings import ObjectiveConfig
+from multitask.base.options import RunOptions
 from multitask.stages.pretrain import PretrainConfig, pretrain
-from multitask.training.config import OptimizerConfig
+from multitask.training.settings import OptimizerConfig
 
 runs = {}
 for name in losses:

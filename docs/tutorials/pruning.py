@@ -32,7 +32,7 @@
 # %%
 from pathlib import Path
 
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 from multitask.stages.prune import PruneConfig, prune
 
 DATA = Path("data/sample")
@@ -50,7 +50,7 @@ for score in ("align_uniform", "random"):
 from scipy.stats import spearmanr
 
 from multitask import SentenceEncoder, load_tasks
-from multitask.evaluation.embedding_scores import cosines
+from multitask.evaluation.embeddings import cosines
 from multitask.tasks.read_examples import load_rows
 
 rows = load_rows(load_tasks(DATA)["similarity"], "dev")
@@ -113,7 +113,7 @@ figure.tight_layout()
 
 # %%
 from multitask.stages.pretrain import PretrainConfig, pretrain
-from multitask.training.config import OptimizerConfig
+from multitask.training.settings import OptimizerConfig
 
 optimizer = OptimizerConfig(learning_rate=3e-5)
 config = PretrainConfig(train_limit=256, batch_size=64, max_length=32, optimizer=optimizer)

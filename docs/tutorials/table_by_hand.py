@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from multitask import FinetuneConfig, finetune
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 
 DATA = Path("data/sample")
 base = FinetuneConfig(
@@ -54,8 +54,8 @@ for (row, seed), run in runs.items():
 import numpy as np
 
 from multitask import MultitaskModel
-from multitask.evaluation.task_predictions import estimate, load_split
-from multitask.runtime.device import start
+from multitask.evaluation.task_scores import estimate, load_split
+from multitask.base.device import start
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 labels = {}
@@ -76,7 +76,7 @@ print({task: len(values) for task, values in labels.items()}, "dev examples")
 # every draw. All models are scored on the same draws. (The report draws 10,000 times.)
 
 # %%
-from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.statistics import resampled_scores
 from multitask.evaluation.statistics import SampledScores
 
 models = [(row, seed) for row in rows for seed in seeds]

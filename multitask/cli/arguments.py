@@ -1,18 +1,186 @@
-"""What argparse makes of a command's options: values, help pages and shell completion."""
+"""Options: the fields of a settings class as flags on the command line and as keys of a settings file.
+
+An option is declared once, as a field with a docstring under it. A field whose type is another settings class stands
+for the fields of that class. A class with a method `parse` is a single option that is given as text; with a static
+method `explain` its values have descriptions.
+"""
 
 import argparse
+import json
 import shutil
 import textwrap
-from collections.abc import Sequence
-from dataclasses import MISSING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from types import NoneType
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from minbert.errors import InputError, did_you_mean
-from multitask.cli.command import Command
-from multitask.cli.options import Option
-from multitask.data.problems import plain
+from minbert.settings import help_texts, read_as
+from multitask.data.messages import plain
+from multitask.stages.registry import Stage
+
+POSITIONAL = {"positional": True}
+"""Metadata of a field that is given without a flag."""
+FLAGS_TO_DEPTH = 2
+"""Fields that are nested deeper are no flags, unless a command names them as common ones: `--set` sets them."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option."""
+
+    path: tuple[str, ...]  # the fields that lead to it, its own name last
+    kind: Any  # the type of its value, or of each of several values
+    default: Any  # MISSING if a value must be given
+    help: str
+    section: str = ""  # what the class that declares it is about, as a heading
+    positional: bool = False
+    several: bool = False
+    may_be_none: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in Python and in settings files."""
+        return self.path[-1]
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return self.name if self.positional else f"--{self.name.replace('_', '-')}"
+
+    def read(self, value: Any) -> Any:
+        """What a value from TOML, JSON or the command line stands for; `build` checks it."""
+        if self.may_be_none and value in (None, "none", ["none"]):  # TOML has no null
+            return None
+        return [value] if self.several and not isinstance(value, list) else value
+
+
+def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = None) -> Iterator[Option]:
+    """The options that a settings class declares, in order.
+
+    Args:
+        options: the class.
+        path: the fields that lead to it.
+        values: an instance with the defaults; None: the fields' own defaults.
+    """
+    texts, kinds = help_texts(options), get_type_hints(options)
+    section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
+    own = vars(options).get("__annotations__", {})
+    missing = (MISSING, MISSING)
+    # Required ones first, inherited ones last.
+    for field in sorted(fields(options), key=lambda f: ((f.default, f.default_factory) != missing, f.name not in own)):
+        kind, here = kinds[field.name], (*path, field.name)
+        default = getattr(values, field.name) if values is not None else field.default
+        if default is MISSING and field.default_factory is not MISSING:
+            default = field.default_factory()
+        if is_dataclass(kind) and not hasattr(kind, "parse"):
+            yield from options_of(kind, here, default)  # type: ignore[arg-type]  # a class, not an instance
+            continue
+        if may_be_none := NoneType in get_args(kind):
+            (kind,) = (part for part in get_args(kind) if part is not NoneType)
+        if several := get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
+        text, positional = field.metadata.get("help") or texts.get(field.name, ""), "positional" in field.metadata
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        yield Option(here, kind, default, text, section, positional, several, may_be_none, choices)
+
+
+def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any]) -> Any:
+    """An instance of a settings class from the values of its options by name.
+
+    Raises:
+        InputError: a value is missing, of the wrong type or out of range; the message begins with the fields that lead
+            to it.
+    """
+    nested: dict[str, Any] = {}
+    for option in options:
+        group = nested
+        for part in option.path[:-1]:
+            group = group.setdefault(part, {})
+        if option.name in values:
+            group[option.name] = values[option.name]
+    return read_as(kind, json.dumps(nested, default=str))
+
+
+def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
+    """An error that begins with an option, or with the fields that lead to it, with the option's label instead."""
+    begin, space, rest = error.partition(" ")
+    for option in options:
+        path = ".".join(option.path)
+        if begin.rstrip(":") in (path, option.name) or begin.startswith(f"{path}."):
+            found = begin.removeprefix(path).removeprefix(option.name)
+            return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
+    return error
+
+
+TRAIN, USE, DATA, STUDIES = "Train a model", "Use a model", "Data", "Studies"
+"""Headings in the list of all commands."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command."""
+
+    name: str  # as it is typed
+    options: type[Any]  # a settings class: its docstring is the command's help, its fields are the options
+    run: str | Callable[[Any], int | None]
+    """Carries the command out, given the options; may return the exit code. A function, or `module:function`, which is
+    imported when the options have been read."""
+    section: str = USE  # heading in the list of all commands
+    common: tuple[str, ...] = ()  # names of the options that `--help` shows; empty: all of them
+    extra: str = ""  # the optional packages that it needs
+    stage: Stage | None = None  # the stage that it runs; `--config` takes its runs
+
+    @property
+    def distributed(self) -> bool:
+        """Whether it runs under torchrun."""
+        return self.stage is not None and self.stage.distributed
+
+    @property
+    def models(self) -> set[str]:
+        """Names of the options that name models, which may be `last`."""
+        return {"model", "compare", *(model.option for model in (self.stage.inputs if self.stage else ()))}
+
+    @property
+    def help(self) -> str:
+        """What it does."""
+        return (self.options.__doc__ or "").strip()
+
+    def declared(self) -> list[Option]:
+        """All its options, in order."""
+        return list(options_of(self.options))
+
+    def is_flag(self, option: Option) -> bool:
+        """Whether an option has a flag; the others are set with `--set` or in a settings file."""
+        return len(option.path) <= FLAGS_TO_DEPTH or option.name in self.common
+
+    def general(self) -> list[Option]:
+        """The options that are added to every command, and those that explain an option's values."""
+        options = self.declared()
+        runs = f", or a run of {self.name}" if self.stage else ""
+        text = "Explain a value of {}: its formula, source and parameters."
+        explained = [o for o in options if hasattr(o.kind, "explain")]
+        found = [Option((f"help_{o.name}",), str, None, text.format(o.flag)) for o in explained]
+        if not all(map(self.is_flag, options)):
+            text = "Settings without a flag of their own, as NAME=VALUE; --help-all lists them."
+            found.append(Option(("set",), str, (), text, several=True))
+        read = f"Take settings from a TOML file{runs}. Options on the command line override them."
+        write = "Write the settings that differ from the defaults to a TOML file."
+        return [*found, Option(("config",), Path, None, read), Option(("save_config",), Path, None, write)]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands under a common name, such as `data check` and `data fetch`."""
+
+    name: str
+    help: str
+    commands: "tuple[Command | Group, ...]"
+    section: str = USE
+
 
 PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
 

@@ -11,14 +11,13 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.settings import Count, Seed, settings
-from multitask.cli.command import TRAIN, USE, Command, Group
+from multitask.base.options import Computing, RunOptions
+from multitask.cli.arguments import POSITIONAL, TRAIN, USE, Command, Group
 from multitask.cli.data_commands import DATA_COMMANDS
-from multitask.cli.options import POSITIONAL
 from multitask.data.tables import Format
-from multitask.inference.hard_negatives import HardNegatives
-from multitask.models.config import Pooling
-from multitask.runtime.options import Computing, RunOptions
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.models.settings import Pooling
+from multitask.training.settings import ObjectiveConfig
+from multitask.use.hard_negatives import HardNegatives
 
 Positive = Annotated[float, Field(gt=0)]
 

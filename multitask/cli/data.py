@@ -3,10 +3,10 @@
 import sys
 
 from minbert.tokenizer import load_tokenizer
+from multitask.base.runs import locate_model
 from multitask.cli.data_commands import Check, Domains, Fetch, Phrases, Sample
 from multitask.data import fetch as published
-from multitask.data.sample import copy_sample
-from multitask.runs.artefact import locate_model
+from multitask.data.fetch import copy_sample
 from multitask.tasks.captions_and_news import write_captions_and_news
 from multitask.tasks.check import check_data
 from multitask.tasks.treebank_phrases import write_phrases

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.settings import settings
-from multitask.cli.command import DATA, Command, Group
-from multitask.cli.options import POSITIONAL
+from multitask.cli.arguments import DATA, POSITIONAL, Command, Group
 
 
 @settings

@@ -1,8 +1,8 @@
 """`multitask embed`: embeddings of a text file."""
 
 from multitask.cli.commands import Embed
-from multitask.inference.embed_file import embed_file
 from multitask.models.sentence_encoder import load_encoder
+from multitask.use.embed import embed_file
 
 
 def embed(options: Embed) -> None:

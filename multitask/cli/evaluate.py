@@ -5,26 +5,25 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from multitask.base.device import start
+from multitask.base.runs import is_run, locate_model, refuse_file_of_run
 from multitask.cli.commands import Evaluate
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import LabelledData
-from multitask.data.tables import Source
-from multitask.data.text_lines import suffixes
+from multitask.data.tables import Source, suffixes
 from multitask.evaluation.calibration_and_errors import class_table, write_details
-from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
-from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.task_predictions import load_split, tokenised
+from multitask.evaluation.suite_pages import suite_text, write_suite
+from multitask.evaluation.suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.task_scores import evaluate as evaluate_tasks
+from multitask.evaluation.task_scores import load_split, tokenised
 from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
-from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
 from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
-from multitask.runs.artefact import is_run, locate_model, refuse_file_of_run
-from multitask.runtime.device import start
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.read_examples import read_examples
+from multitask.use.predict import ModelData, data_for, replaced_files_named
 
 
 def evaluate(options: Evaluate) -> None:

@@ -1,18 +1,18 @@
 """`multitask export`: a model as a folder that other libraries load."""
 
+from multitask.base.runs import locate_model
 from multitask.cli.commands import Export
 from multitask.data.contamination import TrainedOn
-from multitask.inference.export import (
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.use.export import (
     check_output,
     export_onnx,
     export_sentence_transformers,
     export_transformers,
 )
-from multitask.inference.export_heads import export_onnx_with_heads
-from multitask.inference.model_card import model_card
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import locate_model
+from multitask.use.export_heads import export_onnx_with_heads
+from multitask.use.model_card import model_card
 
 
 def export(options: Export) -> None:

@@ -15,17 +15,14 @@ from pkgutil import resolve_name
 from typing import Any
 
 from minbert.errors import InputError, did_you_mean, install_with
-from multitask.cli.arguments import parse, parser_of
-from multitask.cli.command import Command, Group
+from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
+from multitask.base.runs import last_run, refuse_file_of_run
+from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
 from multitask.cli.commands import COMMANDS
-from multitask.cli.options import build, named_as_given
 from multitask.cli.service_commands import SERVICE_COMMANDS
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.data.problems import plain
-from multitask.runs.artefact import last_run, refuse_file_of_run
-from multitask.runtime.errors import Interrupted, TrainingError
-from multitask.runtime.signals import raise_interrupts
+from multitask.data.messages import plain
 
 logger = logging.getLogger("multitask")
 
@@ -69,7 +66,7 @@ def error_line(error: Exception) -> str:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--print-completion"]:
-        print(resolve_name("multitask.cli.completion:script")(PROG, every_command(), arguments[1:]))
+        print(resolve_name("multitask.cli.settings_file:script")(PROG, every_command(), arguments[1:]))
         return 0
     if arguments == ["--version"]:
         print(f"{PROG} {version('minbert-multitask')}")

@@ -5,8 +5,8 @@ from itertools import islice
 from minbert.errors import InputError
 from multitask.cli.commands import Mine
 from multitask.data.write_tables import check_output, table_writer
-from multitask.inference.mine import COLUMNS, SAME_MEANING, index_of, mined_rows, negatives_of, read_pairs
 from multitask.models.sentence_encoder import load_encoder
+from multitask.use.mine import COLUMNS, SAME_MEANING, index_of, mined_rows, negatives_of, read_pairs
 
 ROWS_PER_BLOCK = 8192
 

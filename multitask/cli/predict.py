@@ -3,14 +3,19 @@
 from dataclasses import replace
 from pathlib import Path
 
+from multitask.base.runs import locate_model
 from multitask.cli.commands import Predict
-from multitask.data.text_lines import suffixes
-from multitask.inference.data_of_run import data_for, replaced_files_named, run_of
-from multitask.inference.predict_file import common_format, predict_file
-from multitask.inference.prediction_files import write_prediction_files
+from multitask.data.tables import suffixes
 from multitask.models.multitask_model import MultitaskModel, tasks_for
-from multitask.runs.artefact import locate_model
 from multitask.tasks.declarations import chosen_tasks
+from multitask.use.predict import (
+    common_format,
+    data_for,
+    predict_file,
+    replaced_files_named,
+    run_of,
+    write_prediction_files,
+)
 
 
 def predict(options: Predict) -> None:

@@ -2,7 +2,7 @@
 
 from minbert.files import write_json
 from multitask.cli.commands import Probe
-from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
+from multitask.evaluation.gradient_probe import probe_checkpoint, similar_pairs
 from multitask.evaluation.text_tables import probe_table
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.sources import training_sentences

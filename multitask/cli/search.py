@@ -2,9 +2,9 @@
 
 from multitask.cli.commands import Search
 from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
-from multitask.inference.embed_file import Index, sentences
-from multitask.inference.search import search as nearest
 from multitask.models.sentence_encoder import load_encoder
+from multitask.use.embed import Index, sentences
+from multitask.use.search import search as nearest
 
 COLUMNS = ("query", "rank", "score", "row", "text")
 

@@ -13,17 +13,16 @@ from typing import Any
 import uvicorn
 
 from minbert.errors import InputError
+from multitask.base.device import keep_few_kernels
+from multitask.base.options import Computing
 from multitask.cli.service_commands import Explore, Serve
-from multitask.inference.data_of_run import data_for
-from multitask.inference.explore.explorer import load_dev_sets
-from multitask.inference.explore.routes import add_page
-from multitask.inference.serve.app import create_app
-from multitask.inference.serve.guard import LOOPBACK
-from multitask.inference.serve.limits import Limits
-from multitask.inference.serve.served_model import load_served
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import keep_few_kernels
-from multitask.runtime.options import Computing
+from multitask.service.app import LOOPBACK, create_app
+from multitask.service.explore_routes import add_page
+from multitask.service.explorer import load_dev_sets
+from multitask.service.limits import Limits
+from multitask.service.served_model import load_served
+from multitask.use.predict import data_for
 
 TOKEN = "MULTITASK_TOKEN"
 LOGGER = logging.getLogger("multitask")

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.settings import Count, settings
-from multitask.cli.command import USE, Command
+from multitask.base.options import Computing
+from multitask.cli.arguments import USE, Command
 from multitask.cli.commands import Data
-from multitask.inference.serve.limits import Limits
-from multitask.runtime.options import Computing
+from multitask.service.limits import Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

@@ -3,18 +3,21 @@
 Keys are the options' names. The settings of a nested class may be at the top level or in a table of its name.
 """
 
+import argparse
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import shtab
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import parse_toml, read_json, read_toml, write_text
 from minbert.settings import read_as
-from multitask.cli.options import Option
-from multitask.data.problems import plain
-from multitask.runs.artefact import Weights, is_run
+from multitask.base.runs import Weights, is_run
+from multitask.cli.arguments import Command, Group, Option, parser_of
+from multitask.data.messages import plain
 from multitask.stages.registry import Stage
 
 
@@ -106,3 +109,23 @@ def _entries(settings: Mapping[str, Any], known: Collection[str], table: str = "
             yield from _entries(value, known, f"{table}{key}.")
         else:
             yield table + key, value
+
+
+def script(prog: str, commands: Iterable[Command | Group], shell: Sequence[str]) -> str:
+    """The script for a shell. Raises InputError for shells that are not supported."""
+    if len(shell) != 1 or shell[0] not in shtab.SUPPORTED_SHELLS:
+        raise InputError(f"--print-completion takes one of: {', '.join(shtab.SUPPORTED_SHELLS)}")
+    parser = argparse.ArgumentParser(prog)
+    _add(parser, commands)
+    return shtab.complete(parser, shell[0])
+
+
+def _add(parser: argparse.ArgumentParser, commands: Iterable[Command | Group]) -> None:
+    added = parser.add_subparsers()
+    for found in commands:
+        text = found.help.partition("\n")[0].replace("%", "%%")
+        if isinstance(found, Group):
+            _add(added.add_parser(found.name, help=text), found.commands)
+        else:
+            command = added.add_parser(found.name, help=text, parents=[parser_of(found.name, found)])
+            command.add_argument("--help-all", help="show all options")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from minbert.settings import settings
-from multitask.cli.command import TRAIN, Command
+from multitask.base.options import RunOptions
+from multitask.cli.arguments import TRAIN, Command
 from multitask.cli.commands import Data
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, stages
 
 MODELS = "The models: runs or model folders. Those named first win ties."

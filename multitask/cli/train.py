@@ -4,10 +4,10 @@ import logging
 from pkgutil import resolve_name
 from typing import Any
 
-from multitask.inference.data_of_run import data_for
-from multitask.runs.artefact import Weights
-from multitask.runtime import distributed
+from multitask.base import distributed
+from multitask.base.runs import Weights
 from multitask.stages.run_stage import run_stage
+from multitask.use.predict import data_for
 
 logger = logging.getLogger("multitask")
 

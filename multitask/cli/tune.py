@@ -9,13 +9,13 @@ from typing import Any
 from minbert.errors import InputError
 from minbert.files import read_toml, write_text
 from minbert.settings import read_as
+from multitask.base.runs import Weights, locate_model
+from multitask.cli.arguments import Option, build, named_as_given
 from multitask.cli.commands import Tune
-from multitask.cli.options import Option, build, named_as_given
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.evaluation.markup import markdown_table, markdown_text
-from multitask.runs.artefact import Weights, locate_model
-from multitask.stages.search_space import Choices, Chosen, Range, Space, each_value
+from multitask.evaluation.text_tables import markdown_table, markdown_text
+from multitask.stages.tune import Choices, Chosen, Range, Space, each_value
 from multitask.tasks.declarations import chosen_tasks
 
 OF_COMMAND = ("revision", "data", "tasks_file", "seed", "held_out")

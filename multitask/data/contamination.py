@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, sha256_of_file
-from multitask.runs.artefact import is_run
+from multitask.base.runs import is_run
 
 RECORD = "trained_on.npz"
 MOST_BYTES = 2**24  # of the lines of what is not known

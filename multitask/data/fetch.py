@@ -1,16 +1,14 @@
-"""Download the real data sets that `sources.toml` lists.
-
-A file gets its name only when it is complete and its checksum is verified. A download that breaks off begins again.
-"""
+"""Bring data to the user: published data sets with checksums, and the bundled sample."""
 
 import hashlib
 import logging
 import shutil
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -18,7 +16,7 @@ from urllib.request import urlopen
 from tqdm import tqdm
 
 from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, sha256_of_file
+from minbert.files import atomic_file, atomic_folder, sha256_of_file
 
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
@@ -113,3 +111,43 @@ def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_s
         f"{source.url}: not downloaded in {ATTEMPTS} attempts ({reason}); run the command again, or put the file at "
         f"{path} by hand"
     )
+
+
+CHECKOUT = Path(__file__).parents[2] / "data"
+SHARED = "share/minbert-multitask"
+"""Where an installed package keeps the data, below the environment's folder (see `data-files` in pyproject.toml)."""
+FOLDERS = ("sample", "own")
+
+
+def copy_sample(folder: Path) -> list[Path]:
+    """Write the course's sample files to `folder/sample` and the example of a tasks file to `folder/own`.
+
+    Raises:
+        InputError: one of them exists already, or the package was installed without its data.
+        DiskFullError: the disk is full.
+    """
+    targets = [folder / name for name in FOLDERS]
+    if existing := next((target for target in targets if target.exists()), None):
+        raise InputError(f"{existing}: exists already; name another folder, or remove it")
+    for target in targets:
+        with atomic_folder(target) as temporary:
+            for path in _bundled(target.name):
+                shutil.copyfile(path, temporary / path.name)
+    return targets
+
+
+def _bundled(name: str) -> Iterator[Path]:
+    """The files of one of the `FOLDERS`, from the checkout if there is one, else from the installed package."""
+    if (CHECKOUT / name).is_dir():
+        yield from sorted((CHECKOUT / name).iterdir())
+        return
+    try:
+        installed = files("minbert-multitask") or []
+    except PackageNotFoundError:
+        installed = []
+    found = [Path(str(file.locate())) for file in installed if f"{SHARED}/{name}/" in file.as_posix()]
+    if not found:
+        raise InputError(
+            "the sample data is not installed; install the package from a wheel, or take data/ of a checkout"
+        )
+    yield from found

@@ -25,9 +25,18 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse, repeated
-from multitask.data.tables import SEPARATORS, Format, MissingSplitError, Row, Source, Table
-from multitask.data.text_lines import MOST_BYTES, UNSUSPECTED, text_lines
+from multitask.data.messages import OnProblem, checked, listed, quote, reason, refuse, repeated
+from multitask.data.tables import (
+    MOST_BYTES,
+    SEPARATORS,
+    UNSUSPECTED,
+    Format,
+    MissingSplitError,
+    Row,
+    Source,
+    Table,
+    text_lines,
+)
 
 FRAME = "the data frame"
 ROWS_PER_BATCH = 8192

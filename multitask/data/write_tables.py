@@ -16,9 +16,8 @@ import pyarrow.parquet
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.data.problems import plain, reason
-from multitask.data.tables import SEPARATORS, Row
-from multitask.data.text_lines import suffixes
+from multitask.data.messages import plain, reason
+from multitask.data.tables import SEPARATORS, Row, suffixes
 
 STANDARD_OUTPUT = Path("-")
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")

@@ -9,14 +9,14 @@ import pandas
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
+from multitask.base.random_streams import generator
 from multitask.data.examples import Examples
-from multitask.data.problems import aligned
+from multitask.data.messages import aligned
 from multitask.data.write_tables import table_writer, without_formula
 from multitask.evaluation.statistics import Uncertain
-from multitask.evaluation.task_predictions import written
-from multitask.runtime.random_streams import generator
+from multitask.evaluation.task_scores import written
 from multitask.tasks.kinds import Classification, MultiLabel
-from multitask.tasks.metrics import score_text
+from multitask.tasks.scores import score_text
 from multitask.tasks.task import Task
 
 BINS = 10

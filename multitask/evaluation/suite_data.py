@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.problems import quote
-from multitask.data.text_lines import text_lines
-from multitask.runtime.random_streams import generator
+from multitask.base.random_streams import generator
+from multitask.data.messages import quote
+from multitask.data.tables import text_lines
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import NUMBER
 from multitask.tasks.read_examples import load_rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multitask.data.contamination import TrainedOn
-from multitask.tasks.metrics import Metric
+from multitask.tasks.scores import Metric
 
 Scores = Mapping[str, Any]
 """The scores of a task by name, as JSON types."""

@@ -24,7 +24,7 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
-from multitask.evaluation.embedding_table import EmbeddingTable, Vectors
+from multitask.evaluation.embeddings import EmbeddingTable, Vectors
 from multitask.evaluation.suite_data import LabelledRows, Mask
 
 FOLDS = 10

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from multitask.data.problems import listed
+from multitask.data.messages import listed
 from multitask.models.model_folder import Description, read_description
 from multitask.models.multitask_model import MultitaskModel, load_heads, stored_tasks
 from multitask.models.prediction_heads import build_heads
 from multitask.tasks.kinds import Regression
-from multitask.tasks.labelled import Labelled
+from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task
 
 logger = logging.getLogger("multitask")

@@ -11,9 +11,9 @@ from minbert.download_checkpoint import HUB_EXTRAS, weights_files
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
-from multitask.models.config import HeadsConfig, Pooling
-from multitask.models.pooling import PoolingMethod
-from multitask.runs.run_hash import hash_of_file
+from multitask.base.keys import hash_of_file
+from multitask.models.compute_in_batches import PoolingMethod
+from multitask.models.settings import HeadsConfig, Pooling
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"

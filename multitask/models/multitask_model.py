@@ -20,15 +20,17 @@ from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.base.device import Runtime, start
+from multitask.base.options import Device, Precision
+from multitask.base.progress import OnRows, untold
+from multitask.base.runs import is_run, last_run, locate_model
 from multitask.data.examples import Rows, Unread
-from multitask.data.problems import listed
+from multitask.data.messages import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.data.tables import Format
 from multitask.data.texts import Template, in_words, texts_of_rows
-from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.config import HeadsConfig
+from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, has_heads, read_description, resolve_pooling
-from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
@@ -40,10 +42,7 @@ from multitask.models.predictions import (
     interpret,
     warn_of_empty_texts,
 )
-from multitask.runs.artefact import is_run, last_run, locate_model
-from multitask.runtime.device import Runtime, start
-from multitask.runtime.options import Device, Precision
-from multitask.runtime.progress import OnRows, untold
+from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task

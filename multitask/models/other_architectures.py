@@ -19,14 +19,14 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
+from multitask.base.device import start
+from multitask.base.options import Device, Precision
 from multitask.data.examples import Unread
-from multitask.data.problems import reason as cause
+from multitask.data.messages import reason as cause
 from multitask.data.texts import prompted
-from multitask.models.config import Pooling
+from multitask.models.compute_in_batches import check_dimensions
 from multitask.models.model_folder import stored_pooling
-from multitask.models.pooling import check_dimensions
-from multitask.runtime.device import start
-from multitask.runtime.options import Device, Precision
+from multitask.models.settings import Pooling
 
 # Files of a model; pickles are left out on purpose.
 FILES = ("*.json", "*.safetensors", "*.txt", "*.model")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
-from multitask.models.config import HeadsConfig, PairInput
+from multitask.models.settings import HeadsConfig, PairInput
 from multitask.tasks.kinds import Cosine, PairRegression
 from multitask.tasks.task import Task
 

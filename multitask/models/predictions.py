@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.invisible import seen
-from multitask.data.problems import LOGGER, listed, quote
+from multitask.data.messages import LOGGER, listed, quote
 from multitask.tasks.kinds import Classification, MultiLabel
-from multitask.tasks.labelled import Labelled
+from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task
 
 Key = TypeVar("Key")

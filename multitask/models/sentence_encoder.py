@@ -20,18 +20,17 @@ from minbert.inference_layer import processor_has_bf16, to_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.base.device import Runtime, start
+from multitask.base.options import Device, Precision
+from multitask.base.progress import RowsDone, untold
+from multitask.base.runs import is_run, locate_model
 from multitask.data.examples import Rows, Unread
-from multitask.data.problems import quote
+from multitask.data.messages import quote
 from multitask.data.texts import prompted
-from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.config import Pooling
+from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
 from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
-from multitask.models.pooling import PoolingMethod, check_dimensions, pool
-from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.device import Runtime, start
-from multitask.runtime.options import Device, Precision
-from multitask.runtime.progress import RowsDone, untold
+from multitask.models.settings import Pooling
 
 
 class SentenceEncoder:

@@ -8,8 +8,8 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
     from multitask.objectives.base import OBJECTIVES, Objective, build_objective
+    from multitask.objectives.geometry import alignment, uniformity, unit
 
 __all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "describe", "uniformity", "unit"]
 

@@ -23,8 +23,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from multitask.objectives.alignment_uniformity import unit
-from multitask.objectives.negatives import diagonal_mask
+from multitask.objectives.geometry import diagonal_mask, unit
 from multitask.objectives.parameters import NOTATION, expected, help_texts, parameters, text_of
 
 

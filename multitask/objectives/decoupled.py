@@ -9,10 +9,9 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.alignment_uniformity import alignment, uniformity
 from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.geometry import alignment, only_negatives, uniformity, zero_if_empty
 from multitask.objectives.margin_triplets import Hinge
-from multitask.objectives.negatives import only_negatives, zero_if_empty
 from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 

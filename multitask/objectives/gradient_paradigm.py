@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits
+from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits
 from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 

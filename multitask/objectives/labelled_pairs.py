@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.negatives import only_negatives
+from multitask.objectives.geometry import only_negatives
 from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 

@@ -8,9 +8,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
-from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.negatives import hardest
+from multitask.objectives.geometry import arccos, hardest
 
 
 class Hinge(Objective):

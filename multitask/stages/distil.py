@@ -17,21 +17,21 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.packing import PackedBatch
+from multitask.base import distributed
+from multitask.base.device import Runtime
+from multitask.base.progress import RowsDone
+from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows
-from multitask.evaluation.task_predictions import located, raw_outputs, tokenised
+from multitask.evaluation.task_scores import located, raw_outputs, tokenised
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Weights, locate_model
-from multitask.runtime import distributed
-from multitask.runtime.device import Runtime
-from multitask.runtime.progress import RowsDone
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
+from multitask.stages.settings import DISTIL, DistilConfig, TeachingConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.kinds import Regression
-from multitask.tasks.labelled import Labelled
+from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.sources import read_paired_sentences
 from multitask.tasks.task import Task
@@ -41,7 +41,7 @@ logger = logging.getLogger("multitask")
 
 CHUNK = 256  # sentences whose cosines with all others are in memory
 
-distil = partial(run_stage, STAGE)
+distil = partial(run_stage, DISTIL)
 """Train a student on its teachers' estimates; the models are the student's start weights and then the teachers."""
 
 

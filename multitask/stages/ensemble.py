@@ -18,17 +18,26 @@ from torch import Tensor
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
+from multitask.base.device import Runtime
+from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
-from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
+from multitask.evaluation.task_scores import (
+    Estimates,
+    MultitaskScores,
+    TaskEvaluation,
+    estimate,
+    located,
+    score,
+    tokenised,
+    tune,
+    write_predictions,
+)
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact, Weights, locate_model
-from multitask.runtime.device import Runtime
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
-from multitask.stages.settings.ensemble import SOUPS, STAGE, EnsembleConfig
+from multitask.stages.settings import ENSEMBLE, SOUPS, EnsembleConfig
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_test_rows
@@ -95,7 +104,7 @@ def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
     return [Member.read(folder) for folder in folders]
 
 
-ensemble = partial(run_stage, STAGE)
+ensemble = partial(run_stage, ENSEMBLE)
 """Combine models; the members with a head for a task answer that task. Models named earlier win ties.
 
 The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has the

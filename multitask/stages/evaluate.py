@@ -7,21 +7,19 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.base.options import RunOptions
+from multitask.base.runs import Weights, is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.evaluation.embedding_geometry import geometry
-from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
-from multitask.evaluation.embedding_table import EmbeddingTable
+from multitask.evaluation.embeddings import EmbeddingTable, geometry
 from multitask.evaluation.suite_sets import SETS, missing_files
-from multitask.evaluation.task_predictions import estimate, load_split
-from multitask.evaluation.task_scores import TaskEvaluation, write_evaluation
+from multitask.evaluation.suites import SUITES, KnownEncoder, evaluate_suites
+from multitask.evaluation.task_scores import TaskEvaluation, estimate, load_split, write_evaluation
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import Weights, is_run, locate_model
-from multitask.runtime.options import RunOptions
 from multitask.stages.reads import changed_file
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.evaluate import ON_DEV, EvaluateConfig, SuitesConfig
+from multitask.stages.settings import ON_DEV, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows

@@ -13,32 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
+from multitask.base.device import Runtime
+from multitask.base.options import RunOptions
+from multitask.base.random_streams import generator
+from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import LabelledData
-from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import estimate, tokenised, tune
-from multitask.evaluation.task_scores import score
-from multitask.models.config import HeadsConfig
+from multitask.data.examples import LabelledData, batches_of_similar_length, drawn_rows, rows_from
+from multitask.evaluation.task_scores import estimate, score, tokenised, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
-from multitask.runtime.random_streams import generator
-from multitask.schedulers import build_scheduler
+from multitask.models.settings import HeadsConfig
 from multitask.stages.run_stage import HERE, OpenRun, run_stage
-from multitask.stages.settings.finetune import STAGE, FinetuneConfig
+from multitask.stages.settings import FINETUNE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.check import gaps, undefined_on, warn_of_gaps
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
-from multitask.tasks.labelled import Labelled
+from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import held_out_part, held_out_sentences, load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
-from multitask.training.source import SourceTraining, TaskSource
-from multitask.training.trainable import Batch, Evaluation, Losses, Update
+from multitask.training.schedulers import build_scheduler
+from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, TaskSource, Update
 
 logger = logging.getLogger("multitask")
 
@@ -64,7 +61,7 @@ def finetune(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    return run_stage(STAGE, start_weights, data, config, options)
+    return run_stage(FINETUNE, start_weights, data, config, options)
 
 
 def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:

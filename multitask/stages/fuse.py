@@ -12,13 +12,12 @@ import torch
 from torch import nn
 
 from minbert.errors import InputError
+from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
-from multitask.data.examples import Rows
-from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.runs.artefact import Weights
+from multitask.data.examples import Rows, drawn_rows
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.fuse import STAGE, FuseConfig
+from multitask.stages.settings import FUSE, FuseConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import PAIRED
@@ -28,10 +27,9 @@ from multitask.training.contrastive_source import (
     contrastive_batches,
     load_contrastive,
 )
-from multitask.training.source import losses_of
-from multitask.training.trainable import Batch, Losses, Update
+from multitask.training.source import Batch, Losses, Update, losses_of
 
-fuse = partial(run_stage, STAGE)
+fuse = partial(run_stage, FUSE)
 """Alternate fine-tuning and contrastive training; keep the models that score best on the dev sets."""
 
 

@@ -15,25 +15,30 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
+from multitask.base.device import Runtime
+from multitask.base.random_streams import generator, torch_seed
+from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
-from multitask.data.examples import tokenise, warn_of_tokens
-from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
+from multitask.data.examples import (
+    batches_by_tokens,
+    batches_of_similar_length,
+    drawn_rows,
+    epoch_rows,
+    tokenise,
+    warn_of_tokens,
+)
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
-from multitask.runs.artefact import Weights
-from multitask.runtime.device import Runtime
-from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.mlm import STAGE, MlmConfig, ShapeConfig
+from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.sources import training_sentences
 from multitask.training.masked_words import MaskedSource
-from multitask.training.source import SourceTraining, losses_of
-from multitask.training.trainable import Batch, Evaluation, Update
+from multitask.training.source import Batch, Evaluation, SourceTraining, Update, losses_of
 
 SOURCE = "mlm"
 
 
-mlm = partial(run_stage, STAGE)
+mlm = partial(run_stage, MLM)
 """Train an encoder to predict masked words; the artefact keeps the encoder and the head.
 
 Training from scratch uses only the tokenizer of the start weights, and the sizes that the configuration leaves out.

@@ -14,40 +14,37 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from multitask.base import distributed
+from multitask.base.device import Runtime, generator_states, restore_generators
+from multitask.base.random_streams import generator, torch_seed
+from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, Rows
-from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
-from multitask.evaluation.embedding_scores import unit_vectors
+from multitask.evaluation.embeddings import DIGITS, alignment_of_positives, uniformity_in_chunks, unit_vectors
 from multitask.evaluation.gradient_probe import probe
-from multitask.models.compute_in_batches import compute_in_batches
+from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
 from multitask.models.model_folder import heads_files
-from multitask.models.pooling import PoolingMethod, pool
 from multitask.objectives import Objective, alignment, uniformity, unit
-from multitask.runs.artefact import Weights
-from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, generator_states, restore_generators
-from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
+from multitask.stages.settings import HELD_OUT, PRETRAIN, PretrainConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
-from multitask.tasks.metrics import correlation_metrics
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.scores import correlation_metrics
 from multitask.tasks.task import Task
 from multitask.training.contrastive_source import (
     ContrastiveSource,
+    backward_in_chunks,
     build_projection,
     contrastive_batches,
     load_contrastive,
 )
-from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.masked_words import MaskedSource
-from multitask.training.source import SourceTraining
-from multitask.training.trainable import Batch, Evaluation, Losses, Update
+from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, Update
 
-pretrain = partial(run_stage, STAGE)
+pretrain = partial(run_stage, PRETRAIN)
 """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection."""
 
 

@@ -1,10 +1,9 @@
-"""Pruning: score heads and feed-forward neurons, remove the lowest-scoring ones, and rewind the remaining weights.
+"""Importance scores of an encoder's units: attention heads and feed-forward neurons.
 
-Source: SparseCSE, arXiv 2311.03881. `finetune` and `pretrain` can start from the pruned encoder.
+A factor m = 1 multiplies a unit's output. The gradient of a loss with respect to m predicts, to first order, how much
+removing the unit changes the loss: ΔL = −∂L/∂m.
 
-Rewinding takes the remaining weights from an earlier state of training: any run or checkpoint of the same shape, for
-example the start weights. For a state early in training, run a shorter training: with a constant learning rate and the
-same seed, a run of one epoch has exactly the weights of a longer run after its first epoch.
+Sources: Michel et al. 2019, arXiv 1905.10650, section 4.1; SparseCSE, arXiv 2311.03881 (the loss).
 """
 
 import logging
@@ -25,32 +24,114 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_files
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_json, write_json
-from minbert.model import BertModel
-from minbert.remove_heads_and_neurons import Units, without_units
+from minbert.model import BertModel, Layer
+from minbert.remove_heads_and_neurons import Units, masked, without_units
+from multitask.base.device import Runtime
+from multitask.base.random_streams import generator, torch_seed
+from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.examples import Examples, LabelledData
-from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_predictions import load_split
+from multitask.data.examples import Examples, LabelledData, Rows, drawn_rows
+from multitask.evaluation.task_scores import load_split
 from multitask.evaluation.text_tables import pruning_table
+from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.model_folder import has_heads, heads_files
 from multitask.models.multitask_model import load_model
-from multitask.models.pooling import PoolingMethod
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import Runtime
+from multitask.objectives import alignment, uniformity, unit
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.prune import STAGE, PruneConfig
+from multitask.stages.settings import PRUNE, PruneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
-from multitask.training.importance_scores import (
-    AlignUniformSource,
-    magnitude,
-    random_scores,
-    scored_batches,
-    sensitivity,
-)
-from multitask.training.source import Source, TaskSource
+from multitask.training.source import Batch, BatchLoss, Inputs, Source, TaskSource, losses_of
+
+SOURCE = "scoring"
+
+
+class AlignUniformSource(Source):
+    """(1 − λ)·alignment of the pairs with the same meaning + λ·uniformity of a batch's distinct sentences.
+
+    `data` are pairs with similarities from 0 to 5, and λ is `uniformity_weight`.
+    """
+
+    def __init__(self, data: LabelledData, uniformity_weight: float) -> None:
+        self.data = data
+        self.uniformity_weight = uniformity_weight
+        self.lengths = data.lengths
+        self.positive = data.examples.gold >= POSITIVE
+        numbers: dict[str, int] = {}
+        self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
+
+    def inputs(self, rows: Rows) -> Inputs:
+        """Each distinct sentence once; targets are the indices [2, pairs] of the sentences of the pairs to align."""
+        ids, types = self.data.sequences(rows)
+        pairs = self.identities[:, rows]  # [2, rows]
+        _, first, places = np.unique(pairs, return_index=True, return_inverse=True)
+        aligned = places.reshape(pairs.shape)[:, self.positive[rows]]
+        return Inputs([ids[i] for i in first], [types[i] for i in first], aligned)
+
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        directions = unit(embeddings)
+        loss = self.uniformity_weight * uniformity(directions)
+        if targets.size:
+            first, second = directions[torch.from_numpy(targets).to(directions.device, non_blocking=True)]
+            loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
+        return BatchLoss(loss)
+
+
+def scored_batches(rows: Rows, batch_size: int, seed: int) -> list[Rows]:
+    """The rows in random batches of about equal size."""
+    order = generator(seed, "scored rows").permutation(rows)
+    return np.array_split(order, -(-len(order) // batch_size))
+
+
+def sensitivity(
+    encoder: BertModel,
+    pooling: PoolingMethod,
+    source: Source,
+    batches: Sequence[Rows],
+    factors: Units,
+    signed: bool,
+    runtime: Runtime,
+) -> Units:
+    """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
+
+    Without the sign, harmful units score as high as equally helpful ones. `factors` are the m at which the gradient is
+    taken: 1, or 0 for masked units. The encoder must be in eval mode on the runtime's device; scores are on the CPU.
+    """
+    factors = factors.map(lambda factor: factor.to(runtime.device, non_blocking=True).requires_grad_())
+    totals = [torch.zeros_like(factor) for factor in factors.tensors]
+    with masked(encoder, factors):
+        for rows in batches:
+            losses = losses_of(encoder, pooling, {SOURCE: source}, (Batch(SOURCE, rows),), runtime)
+            gradients = torch.autograd.grad(losses.terms[SOURCE], factors.tensors)
+            for total, gradient in zip(totals, gradients, strict=True):
+                total += -gradient if signed else gradient.abs()
+    means = [(total / len(batches)).detach().cpu() for total in totals]
+    layers = len(factors.heads)
+    return Units(tuple(means[:layers]), tuple(means[layers:]))
+
+
+@torch.no_grad()
+def magnitude(encoder: BertModel) -> Units:
+    """L2 norm of all weights and biases that are removed with the unit."""
+    heads, neurons = [], []
+    for layer in encoder.layers:
+        assert isinstance(layer, Layer)
+        attention, size = layer.attention, encoder.config.head_size
+        rows = attention.query_key_value.weight.square().sum(1) + attention.query_key_value.bias.square()  # [3 * width]
+        rows = rows.view(3, -1).sum(0) + attention.output.weight.square().sum(0)  # [width]
+        heads.append(rows.view(-1, size).sum(1).sqrt().cpu())
+        inner = layer.intermediate.weight.square().sum(1) + layer.intermediate.bias.square()  # [neurons]
+        neurons.append((inner + layer.output.weight.square().sum(0)).sqrt().cpu())
+    return Units(tuple(heads), tuple(neurons))
+
+
+def random_scores(shape: BertConfig, seed: int) -> Units:
+    """Scores of an encoder's units, drawn uniformly from 0 to 1."""
+    generator = torch.Generator().manual_seed(torch_seed(seed, "random scores"))
+    return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
+
 
 logger = logging.getLogger("multitask")
 
@@ -64,7 +145,7 @@ Scored = tuple[BertModel, PoolingMethod, Source, Examples]
 """An encoder, the pooling of its embeddings, the source whose loss scores the units, and what it reads."""
 
 
-prune = partial(run_stage, STAGE)
+prune = partial(run_stage, PRUNE)
 """Remove the attention heads and neurons of an encoder that score lowest.
 
 A second model, of the start's shape and vocabulary, provides the weights of the remaining units (rewinding).
@@ -132,7 +213,7 @@ def _earlier_scores(run: Artefact, shape: BertConfig) -> Units | None:
     wanted = _inputs_of_scores(run)
     if wanted["config"]["rounds"] > 1:  # later rounds score what the earlier ones have left
         return None
-    for folder in sorted(run.folder.parent.glob(f"{STAGE.name}-*")):
+    for folder in sorted(run.folder.parent.glob(f"{PRUNE.name}-*")):
         other = Artefact(folder)
         with suppress(InputError, OSError):  # damaged, being removed, or another user's
             if other.done and _inputs_of_scores(other) == wanted:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from multitask.data.problems import checked
+from multitask.base.keys import hash_of_file
+from multitask.data.messages import checked
 from multitask.data.tables import MissingSplitError, Source
 from multitask.evaluation.suite_sets import SETS
-from multitask.runs.run_hash import hash_of_file
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
 from multitask.tasks.sources import paired_file, text_file
 from multitask.tasks.task import Split, Task

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pkgutil import iter_modules
 from typing import Any
 
 from minbert.errors import InputError
@@ -89,9 +88,7 @@ def register(stage: Stage) -> Stage:
 @cache
 def stages() -> dict[str, Stage]:
     """All stages by name."""
-    package = f"{__name__.rpartition('.')[0]}.settings"
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+    import_module("multitask.stages.settings")
     for entry in entry_points(group=ENTRY_POINTS):
         entry.load()
     return _REGISTERED

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
+from multitask.base import distributed
+from multitask.base.device import Runtime, busy, choose_threads, make_deterministic, start, use_threads
+from multitask.base.keys import RunKey
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights, is_run, locate_model
 from multitask.models.model_folder import file_hashes, has_heads
-from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
-from multitask.runs.run_hash import RunKey
-from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, busy, choose_threads, make_deterministic, start, use_threads
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
 from multitask.training.loop import OnEvaluation
 

@@ -18,19 +18,19 @@ from minbert.errors import InputError, install_with
 from minbert.files import atomic_folder
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.base import distributed
+from multitask.base.device import seed_everything
+from multitask.base.random_streams import torch_seed
+from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.text_tables import scores_table
-from multitask.models.config import Pooling
+from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.model_folder import resolve_pooling, write_pooling
-from multitask.models.pooling import PoolingMethod
-from multitask.runs.artefact import Artefact, Weights, locate_model
-from multitask.runtime import distributed
-from multitask.runtime.device import seed_everything
-from multitask.runtime.random_streams import torch_seed
+from multitask.models.settings import Pooling
 from multitask.stages.run_stage import OpenRun
-from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
-from multitask.training.trainable import Trainable
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Trainable
 
 logger = logging.getLogger("multitask")
 

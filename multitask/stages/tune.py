@@ -1,10 +1,6 @@
-"""Search for settings of fine-tuning with Optuna. Every trial is a run of the store, so nothing is computed twice.
+"""What a search chooses from: numbers of a range, or listed values. `tune` searches."""
 
-Trials are scored on training rows that are held out. Dev sets are read for the winner only.
-
-    runs/tune-<name>-<key>/journal.log    Optuna's record of all trials, from which a search goes on that was stopped
-"""
-
+import json
 import logging
 import math
 import os
@@ -24,15 +20,76 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Artefact, Weights, lock_file
-from multitask.runs.locks import exclusive
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.errors import Stopped, TrainingError
-from multitask.runtime.options import RunOptions
-from multitask.runtime.random_streams import generator
+from minbert.settings import settings
+from multitask.base.errors import Stopped, TrainingError
+from multitask.base.keys import RunKey
+from multitask.base.locks import exclusive
+from multitask.base.options import RunOptions
+from multitask.base.random_streams import generator
+from multitask.base.runs import Artefact, Weights, lock_file
 from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
-from multitask.stages.search_space import Chosen, Space, chosen_by, each_value
-from multitask.stages.settings.finetune import STAGE, FinetuneConfig
+from multitask.stages.settings import FINETUNE, FinetuneConfig
+
+
+@settings
+class Range:
+    """Numbers from `low` to `high`: whole ones if both are. With `log`, their logarithms are equally likely."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low >= self.high:
+            raise InputError(f"low is {self.low}; expected below high, which is {self.high}")
+        if self.log and self.low <= 0:
+            raise InputError(f"low is {self.low}; expected above 0 with log")
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Both ends."""
+        return self.low, self.high
+
+    def stored(self, value: Any) -> Any:
+        """A value as Optuna stores it; None if it is not in the range."""
+        return value if isinstance(value, int | float) and self.low <= value <= self.high else None
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        """The value of one of Optuna's trials."""
+        suggest = trial.suggest_int if isinstance(self.low, int) else trial.suggest_float
+        return suggest(name, self.low, self.high, log=self.log)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Listed values, as JSON types. Optuna, which takes no lists, stores them as texts."""
+
+    values: tuple[Any, ...]
+
+    def stored(self, value: Any) -> str | None:
+        """A value as Optuna stores it; None if it is not listed."""
+        return next((json.dumps(listed) for listed in self.values if listed == value), None)
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        """The value of one of Optuna's trials."""
+        return json.loads(trial.suggest_categorical(name, [*map(json.dumps, self.values)]))
+
+
+Space = Mapping[str, Range | Choices]
+Chosen = Mapping[str, Any]
+"""A value of each option that is searched, by the options' names."""
+
+
+def each_value(space: Space) -> list[dict[str, Any]]:
+    """Choices that have every value at least once: all options but one have their first value."""
+    first = {name: values.values[0] for name, values in space.items()}
+    return [first | {name: value} for name, values in space.items() for value in values.values]
+
+
+def chosen_by(trial: Any) -> dict[str, Any]:
+    """What one of Optuna's trials has tried."""
+    return {name: json.loads(value) if isinstance(value, str) else value for name, value in trial.params.items()}
+
 
 logger = logging.getLogger("multitask")
 
@@ -61,8 +118,8 @@ class Search:
         """Start weights, configuration and key of a trial's run."""
         start, config = self.settings(chosen)
         config = replace(config, held_out=self.held_out, keep_task_bests=False)
-        runtime = prepare_process(STAGE, self.options)
-        return start, config, key_of_models(STAGE, [start], self.data, config, runtime)
+        runtime = prepare_process(FINETUNE, self.options)
+        return start, config, key_of_models(FINETUNE, [start], self.data, config, runtime)
 
     def _keys(self) -> list[RunKey]:
         """Keys of trials that have every value, except values that exclude one another."""
@@ -161,7 +218,7 @@ class Search:
         before = run.history() if run and not run.done and (run.folder / "metrics.jsonl").is_file() else []
         if any(enough(line["step"], line) for line in before):
             raise Stopped
-        run = run_stage(STAGE, start, self.data, config, self.options, enough)
+        run = run_stage(FINETUNE, start, self.data, config, self.options, enough)
         for line in run.history():
             enough(line["step"], line)
         if not (defined := [score for score in scores.values() if not math.isnan(score)]):
@@ -172,7 +229,7 @@ class Search:
         """Train a choice on all training rows; the runs by seed."""
         start, config = self.settings(chosen)
         configs = [replace(config, seed=config.seed + number) for number in range(seeds)]
-        return {config.seed: run_stage(STAGE, start, self.data, config, self.options) for config in configs}
+        return {config.seed: run_stage(FINETUNE, start, self.data, config, self.options) for config in configs}
 
 
 def _mend(journal: Path) -> None:

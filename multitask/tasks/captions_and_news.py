@@ -10,7 +10,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
-from multitask.data.text_lines import text_lines
+from multitask.data.tables import text_lines
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.sources import CAPTIONS_FILE, NEWS_FILE

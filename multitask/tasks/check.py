@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
+from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, Unread
 from multitask.data.invisible import spelled
-from multitask.data.problems import aligned, listed, plain, quote
+from multitask.data.messages import aligned, listed, plain, quote
 from multitask.data.tables import Source
-from multitask.runtime.random_streams import generator
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.label_hints import label_hints
-from multitask.tasks.labelled import Labelled, rows_by_label
+from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.task import Split, Task

@@ -9,7 +9,7 @@ from typing import Any
 from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import read_as
-from multitask.data.problems import plain, quote
+from multitask.data.messages import plain, quote
 from multitask.data.tables import HUB, Format, Source
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Split, Task

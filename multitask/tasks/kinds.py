@@ -20,20 +20,21 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.data.examples import Examples
-from multitask.data.problems import listed, plain, quote
+from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import Row
 from multitask.objectives.labelled_pairs import CoSENT
-from multitask.tasks.labelled import Labelled
-from multitask.tasks.labels import NUMBER, class_order, flag, label_name, number, parts
-from multitask.tasks.losses import distance_loss, focus, weighted_mean
-from multitask.tasks.metrics import (
+from multitask.tasks.labels import NUMBER, Labelled, class_order, flag, label_name, number, parts
+from multitask.tasks.scores import (
     ORDINAL,
     best_threshold,
     classification_metrics,
     constant,
+    distance_loss,
+    focus,
     multilabel_metrics,
     ordinal_metrics,
     regression_metrics,
+    weighted_mean,
 )
 from multitask.tasks.task import AtLeastZero, Finite, Task
 

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from multitask.data.examples import Examples
 from multitask.data.invisible import spelled
-from multitask.data.problems import listed
+from multitask.data.messages import listed
 from multitask.tasks.kinds import MultiLabel, Regression
-from multitask.tasks.labelled import MOST_CLASSES, Labelled, rows_by_label
-from multitask.tasks.labels import alike
+from multitask.tasks.labels import MOST_CLASSES, Labelled, alike, rows_by_label
 from multitask.tasks.task import Task
 
 RARE, SIMILAR = 10, 0.85

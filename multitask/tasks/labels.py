@@ -1,15 +1,27 @@
 """Labels as they are written in files: text, numbers, lists, or blank."""
 
 import json
+import logging
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from torch import Tensor
 
-from multitask.data.invisible import REMOVED, seen
+from minbert.errors import InputError
+from multitask.data.examples import Examples
+from multitask.data.invisible import REMOVED, seen, spelled
+from multitask.data.messages import listed, plain, quote
+from multitask.tasks.task import AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LARGEST = float(np.finfo(np.float32).max)
@@ -95,3 +107,172 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
     if all(map(NUMBER.fullmatch, distinct)):
         return tuple(sorted(distinct, key=lambda name: (float(name), name)))
     return tuple(sorted(distinct))
+
+
+logger = logging.getLogger("multitask")
+
+MOST_CLASSES = 1000
+SENTIMENT = ("very negative", "negative", "neutral", "positive", "very positive")
+"""What the labels 0 to 4 of the Stanford Sentiment Treebank mean."""
+LOG_TEMPERATURES = (math.log(0.05), math.log(20))
+
+ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Task):
+    """A task whose labels have names.
+
+    Args:
+        labels: the names in the order of the classes; empty until they are learned from the training rows. Text is
+            read as it is written; a number also stands for text that is this number, such as 1 for `1.0`.
+        class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
+        focal: γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy.
+        temperature: divides the outputs before they become probabilities.
+        aliases: other names that files have for labels, such as a misspelt one, and the labels that they mean.
+    """
+
+    labels: tuple[str | int | float | bool, ...] = ()
+    aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    class_weights: ClassWeights = None
+    focal: AtLeastZero = 0.0
+    temperature: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.names
+        if None in names or len(set(names)) < len(names) or len(names) == 1:
+            shown = listed(quote(label) for label in self.labels)
+            raise InputError(f"labels are {shown}; expected two or more different names")
+        aliases = {label_name(alias): label_name(label) for alias, label in self.aliases.items()}
+        if None in aliases or None in aliases.values():
+            raise InputError("aliases have an empty name; expected names of labels")
+        object.__setattr__(self, "aliases", aliases)
+        if isinstance(self.class_weights, tuple) and not names:
+            raise InputError("class_weights need labels, which say the order of the classes")
+        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(names):
+            shown = listed(self.class_weights)
+            raise InputError(f"class_weights are {shown}; expected one number for each of {listed(names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels' names in the order of the classes."""
+        return tuple(map(label_name, self.labels))  # type: ignore[arg-type]  # none is blank
+
+    @property
+    def shown_names(self) -> dict[str, str]:
+        """Each label's name as people read it: the numbers of the course's sentiment task have words."""
+        course = self.prediction_file == "sst" and self.names == ("0", "1", "2", "3", "4")
+        return dict(zip(self.names, SENTIMENT if course else self.names, strict=True))
+
+    @property
+    def log_odds(self) -> bool:
+        """Whether each output is the log odds of a distribution of its own. If not, all are logits of one softmax."""
+        return self.kind == "multilabel" or (self.pair and len(self.labels) == 2)
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.pair and self.log_odds else len(self.labels)
+
+    def learned(self, training: Examples) -> Self:
+        names = self.names or training.classes
+        if len(names) > MOST_CLASSES:
+            raise self.problem(
+                f"{training.source} has {len(names):,} different labels in {self.label_columns[0]}; expected at most "
+                f"{MOST_CLASSES:,} (of numbers, declare a regression)"
+            )
+        if len(names) < 2:
+            found = f"only the label {plain(names[0])}" if names else "no label"
+            raise self.problem(f"{training.source} has {found}; expected two or more")
+        counts = rows_by_label(training.gold, len(names))
+        if missing := [name for name, count in zip(names, counts, strict=True) if not count]:
+            raise self.problem(f"no training row of {training.source} has the label {listed(missing)}")
+        weights = self.class_weights
+        if weights == "balanced":
+            several = training.gold.ndim == 2
+            others = np.maximum(len(training) - counts, 1)
+            weights = tuple((others / counts if several else len(training) / (len(names) * counts)).tolist())
+        return replace(self, labels=self.labels or names, class_weights=weights)
+
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        if self.log_odds:
+            return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
+        p, q = first.log_softmax(dim=1), second.log_softmax(dim=1)
+        return ((p.exp() - q.exp()) * (p - q)).sum(dim=1).mean()
+
+    def soft_loss(self, outputs: Tensor, estimates: Tensor, temperature: float) -> Tensor:
+        compare = F.binary_cross_entropy_with_logits if self.log_odds else F.cross_entropy
+        return temperature**2 * compare(outputs / temperature, estimates)
+
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        scaled = torch.from_numpy(outputs).double() / self.temperature
+        return (scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)).numpy()
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2.
+
+        The temperature is 1, with a warning, if none between the ends of the search fits better than the ends.
+        """
+        plain = self.with_cross_entropy()
+        values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
+
+        def loss(log: float) -> float:
+            return float(plain.loss(values / math.exp(log), gold))
+
+        found = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded")
+        sharpest, flattest = map(loss, LOG_TEMPERATURES)
+        if found.fun < min(sharpest, flattest):
+            return replace(self, temperature=math.exp(found.x))
+        decided = outputs > 0 if self.log_odds else outputs.argmax(axis=1)
+        if flattest <= sharpest:
+            why = "the less the probabilities differ, the better they fit its labels"
+        elif (decided == labels).all():
+            why = "all its rows are predicted right, so any higher probability fits better"
+        else:
+            why = "the outputs differ too little"
+        logger.warning("%s: the temperature stays 1, as none fits the dev set: %s", self.name, why)
+        return replace(self, temperature=1.0)
+
+    def with_cross_entropy(self) -> Self:
+        """The task with plain cross-entropy as its loss."""
+        return replace(self, class_weights=None, focal=0.0)
+
+    def kept(self) -> dict[str, Any]:
+        return {**super().kept(), "labels": list(self.labels)}
+
+    def declaration(self, tuned: bool = True) -> dict[str, Any]:
+        found = super().declaration(tuned)
+        return {**found, "labels": list(self.names)} if self.labels else found
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self._numbers)
+
+    @cached_property
+    def _numbers(self) -> dict[float, str]:
+        """The names of labels that are declared as numbers."""
+        declared = zip(self.labels, self.names, strict=True)
+        return {float(label): name for label, name in declared if type(label) in (int, float)}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def _label_of(self, written: str) -> str:
+        """The label that a name in a file means."""
+        name = str(self.aliases.get(written, written))
+        if name in self._names or not self.labels:
+            return name
+        if NUMBER.fullmatch(name) and float(name) in self._numbers:
+            return self._numbers[float(name)]
+        near = [
+            f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}" for n in self.names if alike(n) == alike(name)
+        ]
+        raise ValueError(f"expected one of {listed(self.names)}{''.join(near[:1])}")
+
+
+def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64]:
+    """Number of rows of each class or label, [classes]; labels as in `Examples`."""
+    if labels.ndim == 2:
+        return labels.sum(axis=0).astype(np.int64)
+    return np.bincount(labels.astype(np.int64), minlength=classes)

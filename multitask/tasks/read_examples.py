@@ -16,12 +16,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from minbert.errors import InputError
+from multitask.base.random_streams import generator
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
-from multitask.data.problems import OnProblem, quote, refuse
+from multitask.data.messages import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, MissingSplitError, Row, Source, Table, value_of
-from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Regression
 from multitask.tasks.label_hints import NO_VALUE, label_hints
 from multitask.tasks.labels import number

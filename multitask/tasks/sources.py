@@ -15,13 +15,12 @@ import numpy as np
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
-from multitask.data.examples import Examples, Rows, texts_of
+from multitask.base.random_streams import generator
+from multitask.data.examples import Examples, Rows, drawn_rows, texts_of
 from multitask.data.invisible import seen
-from multitask.data.problems import LOGGER, OnProblem, listed, plain, refuse
+from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tables import Row, Source, Table
-from multitask.runtime.random_streams import generator
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.read_examples import load_rows, load_training_rows

@@ -14,10 +14,10 @@ from torch import Tensor
 from minbert.errors import InputError
 from minbert.settings import adapter
 from multitask.data.examples import Examples
-from multitask.data.problems import listed, quote
+from multitask.data.messages import listed, quote
 from multitask.data.tables import Format, Row, Source
 from multitask.data.texts import Template, joined, template, with_content
-from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
+from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")

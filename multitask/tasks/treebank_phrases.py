@@ -14,8 +14,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.tables import Row
-from multitask.data.text_lines import text_lines
+from multitask.data.tables import Row, text_lines
 from multitask.data.write_tables import TEXT_FORMATS
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import load_rows

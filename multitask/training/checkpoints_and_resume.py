@@ -24,12 +24,12 @@ from torch import Tensor
 
 from minbert.checkpoint import not_finite
 from minbert.files import atomic_file, json_text, sha256_of_file, write_json, write_text
-from multitask.runs.artefact import STATE
-from multitask.runtime import distributed
-from multitask.runtime.device import generator_states, restore_generators
-from multitask.runtime.errors import TrainingError
+from multitask.base import distributed
+from multitask.base.device import generator_states, restore_generators
+from multitask.base.errors import TrainingError
+from multitask.base.runs import STATE
 from multitask.training.optimizer import Optimizer
-from multitask.training.trainable import Trainable
+from multitask.training.source import Trainable
 
 logger = logging.getLogger("multitask")
 

@@ -1,7 +1,8 @@
 """A source for contrastive training: paired sentences, the objective, the projection, and who is a negative."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -10,18 +11,18 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
+from multitask.base import distributed
+from multitask.base.device import generator_states, restore_generators
+from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows, tokenise, warn_of_tokens
-from multitask.data.shuffle_and_batch import epoch_rows
-from multitask.models.pooling import leading
+from multitask.data.examples import Examples, Rows, epoch_rows, tokenise, warn_of_tokens
+from multitask.models.compute_in_batches import leading
 from multitask.objectives import Objective, alignment, uniformity, unit
+from multitask.objectives.geometry import diagonal_mask, only_negatives
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
-from multitask.objectives.negatives import diagonal_mask, only_negatives
-from multitask.runtime import distributed
-from multitask.runtime.random_streams import torch_seed
 from multitask.tasks.sources import read_paired_sentences
-from multitask.training.config import ContrastiveConfig, NegativesConfig
+from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, Source, labels_to_tensor
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -243,3 +244,36 @@ def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora
     rows = epoch_rows(size, max(round(share * size), 2), epoch, seed, f"{name} views")
     # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
+
+
+Chunk = TypeVar("Chunk")
+Extra = TypeVar("Extra")
+
+
+def backward_in_chunks(
+    chunks: Sequence[Chunk],
+    encode: Callable[[Chunk], Tensor],
+    loss: Callable[[Tensor], tuple[Tensor, Extra]],
+    device: torch.device,
+) -> tuple[Tensor, Extra]:
+    """Add the gradient of the whole batch's loss to the parameters; return the loss, detached, and the other value.
+
+    `encode` maps a chunk to its embeddings [columns, rows of the chunk, dim] and draws its dropout on `device`. `loss`
+    maps all embeddings [columns, rows, dim] to a scalar and one more value. Random generators end in the state that a
+    single pass over the chunks would leave them in.
+    """
+    states, parts = [], []
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(generator_states(device))
+            parts.append(encode(chunk))
+    after = generator_states(device)
+    embeddings = torch.cat(parts, dim=1).requires_grad_()
+    value, extra = loss(embeddings)
+    (gradient,) = torch.autograd.grad(value, embeddings)
+    shares = gradient.split([part.shape[1] for part in parts], dim=1)
+    for chunk, state, share in zip(chunks, states, shares, strict=True):
+        restore_generators(state)
+        encode(chunk).backward(share)
+    restore_generators(after)
+    return value.detach(), extra

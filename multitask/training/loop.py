@@ -18,16 +18,14 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
-from multitask.runtime import distributed
-from multitask.runtime.device import Runtime
-from multitask.runtime.errors import Interrupted, Stopped
-from multitask.runtime.signals import stop_signals
+from multitask.base import distributed
+from multitask.base.device import Runtime
+from multitask.base.errors import Interrupted, Stopped, stop_signals
 from multitask.training.checkpoints_and_resume import Progress, RunState
-from multitask.training.config import OptimizerConfig
-from multitask.training.loss_monitor import GRADIENT, LossMonitor
 from multitask.training.optimizer import Optimizer
-from multitask.training.progress_report import ProgressReport
-from multitask.training.trainable import Trainable, Update
+from multitask.training.progress_report import GRADIENT, LossMonitor, ProgressReport
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Trainable, Update
 
 logger = logging.getLogger("multitask")
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
+from multitask.base import distributed
 from multitask.data.examples import Rows, Tokens
-from multitask.runtime import distributed
 from multitask.training.source import BatchLoss, Inputs, Source
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are

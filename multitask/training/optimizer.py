@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.nn.utils import clip_grads_with_norm_
 
-from multitask.runtime.device import widest_dtype
-from multitask.training.config import OptimizerConfig
+from multitask.base.device import widest_dtype
+from multitask.training.settings import OptimizerConfig
 
 
 class Optimizer:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from multitask.base.device import generator_states, restore_generators
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import generator_states, restore_generators
 from multitask.tasks.task import Task
-from multitask.training.config import RegularisationConfig
-from multitask.training.trainable import Losses
+from multitask.training.settings import RegularisationConfig
+from multitask.training.source import Losses
 
 Compute = Callable[[], Losses]
 """Computes the losses of an update and the heads' outputs, with graph. Every call draws new dropout."""

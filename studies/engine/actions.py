@@ -12,18 +12,18 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.data.problems import aligned, plain
+from multitask.base.options import RunOptions
+from multitask.base.runs import DONE, Artefact, last_run, without_folders
+from multitask.data.messages import aligned, plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
-from multitask.inference.data_of_run import data_for
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
-from multitask.runs.artefact import DONE, Artefact, last_run, without_folders
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages
 from multitask.stages.run_stage import run_stage
-from multitask.stages.settings.evaluate import ON_DEV
-from multitask.tasks.metrics import LOWER_IS_BETTER, score_text
+from multitask.stages.settings import ON_DEV
+from multitask.tasks.scores import LOWER_IS_BETTER, score_text
+from multitask.use.predict import data_for
 from studies.engine.commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from studies.engine.engines import Ray, local_engine
 from studies.engine.grid import Grid, plan

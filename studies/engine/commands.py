@@ -9,12 +9,11 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, settings
-from multitask.cli.command import STUDIES, Command, Group
-from multitask.cli.options import POSITIONAL
+from multitask.base.options import MAX_THREADS, Computing
+from multitask.cli.arguments import POSITIONAL, STUDIES, Command, Group
 from multitask.cli.stage_commands import TASKS_FILE
-from multitask.runtime.options import MAX_THREADS, Computing
-from multitask.schedulers.config import SchedulerConfig
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.training.settings import SchedulerConfig
 from studies.engine.presets import Preset, PresetName, load_preset
 
 SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")

@@ -24,11 +24,10 @@ import torch
 
 from minbert.errors import InputError, install_with
 from minbert.files import FULL
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import start
-from multitask.runtime.errors import Interrupted, TrainingError
-from multitask.runtime.options import Device, RunOptions
-from multitask.runtime.signals import stop_signals
+from multitask.base.device import start
+from multitask.base.errors import Interrupted, TrainingError, stop_signals
+from multitask.base.options import Device, RunOptions
+from multitask.base.runs import Artefact, Weights
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
 from studies.engine.recipes import Node

@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runs.locks import refuse_link
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.options import RunOptions
+from multitask.base.keys import RunKey
+from multitask.base.locks import refuse_link
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, runtime_of
 from studies.engine.engines import Engine, Failed, Job

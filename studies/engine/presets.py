@@ -5,16 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Weights
-from multitask.stages.settings.evaluate import SuitesConfig
-from multitask.stages.settings.finetune import REPORT, FinetuneConfig
-from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.stages.settings.prune import PruneConfig
-from multitask.training.config import ContrastiveConfig, OptimizerConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.base.runs import Weights
+from multitask.models.settings import HeadsConfig
+from multitask.stages.settings import (
+    REPORT,
+    SUPERVISED,
+    FinetuneConfig,
+    FuseConfig,
+    MlmConfig,
+    PretrainConfig,
+    PruneConfig,
+    SuitesConfig,
+)
+from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose

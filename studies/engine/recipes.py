@@ -5,16 +5,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from multitask.runs.artefact import Weights
+from multitask.base.runs import Weights
 from multitask.stages.registry import stage_named
-from multitask.stages.settings.ensemble import EnsembleConfig
-from multitask.stages.settings.evaluate import EvaluateConfig, SuitesConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.stages.settings.prune import PruneConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import (
+    EnsembleConfig,
+    EvaluateConfig,
+    FinetuneConfig,
+    FuseConfig,
+    MlmConfig,
+    PretrainConfig,
+    PruneConfig,
+    SuitesConfig,
+)
+from multitask.training.settings import ObjectiveConfig
 from studies.gradient_paradigm.simulate import SimulationConfig
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_json
 from minbert.settings import adapter, read_as
-from multitask.runs.artefact import Artefact, check_names
-from multitask.runs.run_hash import FORMAT_VERSION
+from multitask.base.keys import FORMAT_VERSION
+from multitask.base.runs import Artefact, check_names
 from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
 SCORES = ("evaluate", "suites", "ensemble")

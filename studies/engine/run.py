@@ -9,12 +9,11 @@ from pkgutil import resolve_name
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.runs.artefact import Artefact, locate_model
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, locate_model
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
-from multitask.stages.settings.ensemble import STAGE as ENSEMBLE
-from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.stages.settings import ENSEMBLE, EnsembleConfig
 from studies.engine.engines import Engine, Failed
 from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.presets import NOTES, Preset

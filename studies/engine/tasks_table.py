@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Weights
-from multitask.schedulers import SCHEDULERS, build_scheduler
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.base.runs import Weights
+from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
+from multitask.training.schedulers import SCHEDULERS, build_scheduler
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.presets import SAMPLE, Preset
 from studies.engine.recipes import Recipes

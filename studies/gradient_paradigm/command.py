@@ -4,7 +4,7 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.settings import settings
-from multitask.cli.command import STUDIES, Command
+from multitask.cli.arguments import STUDIES, Command
 from studies.gradient_paradigm.simulate import STAGE, SimulationConfig
 
 

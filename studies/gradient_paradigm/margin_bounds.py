@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multitask.base.random_streams import generator
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, Pairs
-from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT
-from multitask.runtime.random_streams import generator
+from multitask.objectives.mixed_components import INFONCE, MAT, MET, MPT
 
 PAIRS, DIMENSIONS = (8, 32, 128), (8, 64, 768)
 CHUNK = 2**20

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from minbert.settings import AtLeastZero, Seed, settings
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.stages.registry import Stage, register
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multitask.objectives import closed_forms
-from multitask.objectives.closed_forms import RATIOS, Negatives
-from multitask.runs.artefact import Weights
-from multitask.runtime.random_streams import generator
+from multitask.base.random_streams import generator
+from multitask.base.runs import Weights
+from multitask.objectives import mixed_components as closed_forms
+from multitask.objectives.mixed_components import RATIOS, Negatives
 from multitask.stages.run_stage import OpenRun
 from studies.gradient_paradigm.margin_bounds import count_batches
 from studies.gradient_paradigm.simulate import SimulationConfig

@@ -1,6 +1,6 @@
 """The study of the two gradient papers: simulations, tables, claims and figures."""
 
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 from studies.engine.table import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
 from studies.gradient_paradigm.claims import CLAIMS, simulated_claims

@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import PretrainConfig
+from multitask.training.settings import ObjectiveConfig
 from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row

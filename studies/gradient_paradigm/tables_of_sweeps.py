@@ -7,10 +7,8 @@ from math import sqrt
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.config import NegativesConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
+from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.experiments import Experiment, Line
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of

@@ -10,9 +10,8 @@ from typing import Any
 
 from minbert.files import read_toml
 from minbert.settings import read_as
-from multitask.runs.artefact import Weights
-from multitask.stages.settings.evaluate import EvaluateConfig
-from multitask.stages.settings.finetune import REPORT, FinetuneConfig
+from multitask.base.runs import Weights
+from multitask.stages.settings import REPORT, EvaluateConfig, FinetuneConfig
 from studies.engine.experiments import Experiment, experiment, read_tables
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of

@@ -4,8 +4,7 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.settings import settings
-from multitask.cli.command import STUDIES, Command
-from multitask.cli.options import POSITIONAL
+from multitask.cli.arguments import POSITIONAL, STUDIES, Command
 from studies.engine.presets import ReportName
 
 

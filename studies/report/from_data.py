@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 
 from multitask.evaluation.statistics import SAMPLES, Values
-from multitask.stages.settings.pretrain import HELD_OUT
+from multitask.stages.settings import HELD_OUT
 from studies.engine.experiments import GROUPS
 from studies.engine.record import Record
 from studies.engine.table import Row, Table

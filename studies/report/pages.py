@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markupsafe import Markup
 
-from multitask.evaluation.markup import markdown_code, markdown_table, markdown_text
+from multitask.evaluation.text_tables import markdown_code, markdown_table, markdown_text
 from studies.report.figures import Picture
 from studies.report.sections import Section
 

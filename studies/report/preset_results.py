@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from multitask.runs.artefact import Artefact
+from multitask.base.runs import Artefact
 from studies.engine.record import Record
 from studies.report.run_results import RunResult, Samples
 from studies.report.table_results import TableResults

@@ -7,9 +7,8 @@ from typing import Any
 import pandas
 
 from minbert.files import write_text
-from multitask.evaluation.markup import SEEN, markdown_table, markdown_text
 from multitask.evaluation.statistics import SAMPLES
-from multitask.evaluation.text_tables import capitalized
+from multitask.evaluation.text_tables import SEEN, capitalized, markdown_table, markdown_text
 from studies.engine.presets import SAMPLE
 from studies.report.command import Report
 from studies.report.figures import Picture, standalone

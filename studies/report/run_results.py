@@ -9,11 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from minbert.files import read_arrays, read_json
-from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.score_intervals import Answers, draws_of
-from multitask.evaluation.statistics import SampledScores, Values
-from multitask.runs.artefact import Artefact
-from multitask.stages.settings.pretrain import HELD_OUT
+from multitask.base.runs import Artefact
+from multitask.evaluation.statistics import Answers, SampledScores, Values, draws_of, resampled_scores
+from multitask.stages.settings import HELD_OUT
 from studies.engine.table import OVERALL
 
 DevSet = tuple[str, str, bytes]  # task, metric, labels in file order

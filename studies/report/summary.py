@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import InputError
-from multitask.evaluation.markup import markdown_text
-from multitask.evaluation.task_predictions import written
-from multitask.evaluation.text_tables import capitalized
+from multitask.evaluation.task_scores import written
+from multitask.evaluation.text_tables import capitalized, markdown_text
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.labelled import Labelled
+from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from studies.engine.table import OVERALL
 from studies.report.figures import Interval, Picture, intervals

@@ -12,7 +12,7 @@ import pandas
 
 from multitask.evaluation.statistics import LEVEL, SampledScores, Uncertain, contrast, holm
 from multitask.evaluation.text_tables import capitalized
-from multitask.tasks.metrics import LOWER_IS_BETTER
+from multitask.tasks.scores import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
 from studies.report.run_results import RunResult, Samples
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas
 
-from multitask.evaluation.markup import MINUS, SEEN, latex, markdown_table, markdown_text
-from multitask.tasks.metrics import LOWER_IS_BETTER
+from multitask.evaluation.text_tables import MINUS, SEEN, latex, markdown_table, markdown_text
+from multitask.tasks.scores import LOWER_IS_BETTER
 from studies.results import STEPS, Column, TableScores
 
 SIGNIFICANT = "\\*"

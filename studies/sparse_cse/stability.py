@@ -20,18 +20,17 @@ from scipy.stats import spearmanr
 
 from minbert.errors import InputError
 from minbert.remove_heads_and_neurons import Units
-from multitask.data.examples import LabelledData, Rows
-from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.base.options import RunOptions
+from multitask.base.random_streams import generator
+from multitask.base.runs import Weights
+from multitask.data.examples import LabelledData, Rows, drawn_rows
 from multitask.evaluation.statistics import Values
-from multitask.runs.artefact import Weights
-from multitask.runtime.options import RunOptions
-from multitask.runtime.random_streams import generator
+from multitask.stages.prune import AlignUniformSource, scored_batches, sensitivity
 from multitask.stages.run_stage import prepare_process
-from multitask.stages.settings.prune import STAGE, PruneConfig
+from multitask.stages.settings import PRUNE, PruneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
-from multitask.training.importance_scores import AlignUniformSource, scored_batches, sensitivity
 
 BATCH_SIZES = (16, 32, 128)
 """What batches of 64 are compared with."""
@@ -128,7 +127,7 @@ def _ranked(units: Units, kind: str) -> Values:
 
 def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[Scores, Rows]:
     """What scores the units as `multitask prune` does, and the rows that it scores them on."""
-    runtime = prepare_process(STAGE, options)
+    runtime = prepare_process(PRUNE, options)
     begin = Start.load(Weights(start), config.pooling, config.seed)
     examples = load_rows(task_named(data, "similarity"), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)

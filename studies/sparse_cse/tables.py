@@ -10,8 +10,8 @@ from itertools import product
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.runs.artefact import Weights
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.base.runs import Weights
+from multitask.training.settings import ObjectiveConfig
 from studies.engine.experiments import Experiment, Line, read_tables, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of

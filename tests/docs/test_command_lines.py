@@ -6,10 +6,8 @@ from dataclasses import MISSING
 
 import pytest
 
-from multitask.cli.arguments import parse
-from multitask.cli.command import Command
+from multitask.cli.arguments import Command, build, parse
 from multitask.cli.main import find_command
-from multitask.cli.options import build
 from multitask.cli.settings_file import settings_of
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.data.sample import copy_sample
+from multitask.data.fetch import copy_sample
 from tests.conftest import ROOT
 
 

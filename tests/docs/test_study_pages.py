@@ -16,9 +16,9 @@ from scipy import stats
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.evaluation.markup import markdown_text
-from multitask.runs.artefact import Artefact
-from multitask.stages.settings.pretrain import HELD_OUT
+from multitask.base.runs import Artefact
+from multitask.evaluation.text_tables import markdown_text
+from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_verdicts, claims, with_verdicts
 from studies.engine.record import Record

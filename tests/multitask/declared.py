@@ -6,8 +6,8 @@ import torch
 
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import task_of
 from multitask.tasks.task import Task
 

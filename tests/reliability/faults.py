@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Artefact
+from multitask.base.runs import Artefact
 from tests.reliability import world
 from tests.reliability.faulty_files import FAULTS, Fault, FaultyFiles
 from tests.reliability.world import Ended, call, contents, copy, differences, in_child

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from minbert import BertConfig, BertModel
 from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main as command_line
-from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.statistics import resampled_scores
 from studies.report import figures, run_results
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"

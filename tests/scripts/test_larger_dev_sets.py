@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 
 from multitask.data.contamination import normalised
-from multitask.data.sample import CHECKOUT
+from multitask.data.fetch import CHECKOUT
 from scripts.larger_dev_sets import enlarge
 
 SAMPLE = CHECKOUT / "sample"

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.runs.artefact import Weights
-from multitask.stages.settings.evaluate import SuitesConfig
-from multitask.stages.settings.finetune import REPORT
-from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.stages.settings.prune import PruneConfig
-from multitask.training.config import OptimizerConfig
+from multitask.base.runs import Weights
+from multitask.evaluation.statistics import resampled_scores
+from multitask.stages.settings import (
+    REPORT,
+    SUPERVISED,
+    FuseConfig,
+    MlmConfig,
+    PretrainConfig,
+    PruneConfig,
+    SuitesConfig,
+)
+from multitask.training.settings import OptimizerConfig
 from studies.engine.presets import GIVEN
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig

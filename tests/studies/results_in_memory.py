@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from multitask.evaluation.statistics import SAMPLES, Values
-from multitask.stages.settings.pretrain import HELD_OUT
+from multitask.stages.settings import HELD_OUT
 from studies.engine.table import Row
 from studies.report.run_results import DevSet, RunResult, Samples
 from studies.report.table_results import TableResults

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
-from multitask.stages.settings.pretrain import HELD_OUT
-from multitask.tasks.metrics import classification_metrics, correlation_metrics
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
+from multitask.stages.settings import HELD_OUT
+from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun

@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import pearsonr
 
 from minbert.files import nan_for_null
+from multitask.base.runs import Artefact, Weights
 from multitask.cli.main import main
-from multitask.runs.artefact import Artefact, Weights
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
 
 TRAINED = ("sentiment", "paraphrase", "similarity")

@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 
 from multitask.cli.main import main
-from tests.multitask.inference.serve.conftest import eventually
+from tests.multitask.service.conftest import eventually
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from multitask.cli.command import Command, Group
+from multitask.cli.arguments import Command, Group
 from multitask.cli.main import every_command, main
 from multitask.objectives import OBJECTIVES, describe
 from tests.conftest import ROOT

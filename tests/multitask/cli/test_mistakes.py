@@ -93,7 +93,7 @@ def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatc
 
 BUILDING = """
 import signal, sys
-import multitask.cli.options
+import multitask.cli.arguments
 from multitask.__main__ import run
 
 def build(*_):
@@ -102,7 +102,7 @@ def build(*_):
     except KeyboardInterrupt:
         raise RuntimeError("of pydantic") from None
 
-multitask.cli.options.build = build
+multitask.cli.arguments.build = build
 sys.argv[1:] = ["data", "check"]
 sys.exit(run())
 """

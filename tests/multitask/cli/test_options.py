@@ -8,9 +8,7 @@ import pytest
 
 from minbert.errors import InputError
 from minbert.settings import settings
-from multitask.cli.arguments import parse
-from multitask.cli.command import Command
-from multitask.cli.options import POSITIONAL, Option, build, options_of
+from multitask.cli.arguments import POSITIONAL, Command, Option, build, options_of, parse
 
 
 @settings

@@ -12,11 +12,11 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
+from multitask.cli.arguments import Option, build, options_of
 from multitask.cli.main import main
-from multitask.cli.options import Option, build, options_of
 from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
 from multitask.stages.registry import Stage, stages
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.training.settings import ObjectiveConfig
 from tests.multitask.cli.test_help import COMMANDS
 
 CPU = ("--device", "cpu", "--precision", "fp32")

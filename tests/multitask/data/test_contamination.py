@@ -17,26 +17,22 @@ from hypothesis import strategies as st
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
+from multitask.data.examples import drawn_rows
 from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings.ensemble import EnsembleConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings import SUPERVISED, EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.sources import SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.task import Split
-from multitask.training.config import OptimizerConfig
 from multitask.training.contrastive_source import ContrastiveSource
+from multitask.training.settings import OptimizerConfig
 from multitask.training.source import TaskSource
 
 Columns = Sequence[Sequence[str]]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.shuffle_and_batch import (
+from multitask.data.examples import (
     batches_by_tokens,
     batches_of_similar_length,
     drawn_rows,

@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data import text_lines
-from multitask.data.problems import OnProblem, refuse
+from multitask.data import tables as text_lines
+from multitask.data.messages import OnProblem, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, Source, value_of
-from multitask.data.text_lines import MOST_BYTES
+from multitask.data.tables import MOST_BYTES, Format, Source, value_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
 

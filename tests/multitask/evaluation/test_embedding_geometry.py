@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from multitask.evaluation import embedding_geometry as module
-from multitask.evaluation.embedding_geometry import (
+from multitask.evaluation import embeddings as module
+from multitask.evaluation.embeddings import (
+    EmbeddingTable,
     effective_rank,
     geometry,
     uniformity_in_chunks,
+    unit_vectors,
 )
-from multitask.evaluation.embedding_scores import unit_vectors
-from multitask.evaluation.embedding_table import EmbeddingTable
-from multitask.objectives.alignment_uniformity import uniformity as training_uniformity
+from multitask.objectives.geometry import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
 

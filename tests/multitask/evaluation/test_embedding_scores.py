@@ -8,11 +8,10 @@ from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import ndcg_score
 
-from multitask.evaluation.embedding_scores import cosines, query_scores, sts_scores
-from multitask.evaluation.embedding_suites import SUITES
-from multitask.evaluation.embedding_table import EmbeddingTable
-from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.embeddings import EmbeddingTable, cosines, query_scores, sts_scores
+from multitask.evaluation.statistics import resampled_scores
 from multitask.evaluation.suite_data import RetrievalData
+from multitask.evaluation.suites import SUITES
 
 
 def test_cosines_are_scipys():

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
-from multitask.evaluation.embedding_suites import SUITES, SuiteResult
+from multitask.evaluation.suite_pages import suite_text, write_suite
 from multitask.evaluation.suite_sets import PUBLISHED
+from multitask.evaluation.suites import SUITES, SuiteResult
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 
 STS_NAMES = [entry.name for entry in SUITES["sts"].sets]

@@ -14,9 +14,9 @@ from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_suite_pages import suite_text
-from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
+from multitask.evaluation.suite_pages import suite_text
 from multitask.evaluation.suite_sets import SETS
+from multitask.evaluation.suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from tests.multitask.evaluation.folder import BagOfWords, write_sts, write_transfer
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.evaluation import markup
+from multitask.evaluation import text_tables as markup
 
 
 @given(st.text())

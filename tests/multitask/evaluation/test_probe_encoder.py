@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from multitask.base.random_streams import generator
 from multitask.cli.main import main
-from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
+from multitask.evaluation.gradient_probe import probe, probe_checkpoint, similar_pairs
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
-from multitask.runtime.random_streams import generator
 
 OBJECTIVE = build_objective("met")
 SENTENCES = [f"a band of {number} plays" for number in range(20)]

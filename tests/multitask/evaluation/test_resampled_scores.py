@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics as sklearn
 
-from multitask.evaluation import resampled_scores as module
-from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.score_intervals import Answers, scores_with_intervals
-from multitask.evaluation.statistics import Uncertain
-from multitask.tasks.metrics import Metric
+from multitask.evaluation import statistics as module
+from multitask.evaluation.statistics import Answers, Uncertain, resampled_scores, scores_with_intervals
+from multitask.tasks.scores import Metric
 
 Numbers = NDArray[Any]
 CLASSES, EXAMPLES, MODELS = 5, 23, 4

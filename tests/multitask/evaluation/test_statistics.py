@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.statistics import LEVEL, POWER, SampledScores, Uncertain, contrast, holm
+from multitask.evaluation.statistics import LEVEL, POWER, SampledScores, Uncertain, contrast, holm, resampled_scores
 
 
 def outputs(measure, examples, models, generator):

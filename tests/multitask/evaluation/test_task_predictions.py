@@ -14,11 +14,11 @@ import torch
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
+from multitask.base.device import start
 from multitask.data.tables import Source
-from multitask.evaluation.task_predictions import estimate, load_split, located, write_predictions, written
-from multitask.models.config import HeadsConfig
+from multitask.evaluation.task_scores import estimate, load_split, located, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
-from multitask.runtime.device import start
+from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from tests.multitask.declared import declared_tasks

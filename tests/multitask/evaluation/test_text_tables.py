@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from multitask.data.problems import aligned
-from multitask.evaluation.score_intervals import Answers
+from multitask.data.messages import aligned
+from multitask.evaluation.statistics import Answers
 from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
 
 

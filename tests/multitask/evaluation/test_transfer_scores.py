@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from minbert.errors import InputError
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_table import EmbeddingTable
+from multitask.evaluation.embeddings import EmbeddingTable
 from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.transfer_scores import predict_classes, transfer_scores
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from multitask.base.device import start
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.runtime.device import start
 
 
 @pytest.fixture

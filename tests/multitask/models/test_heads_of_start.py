@@ -9,10 +9,10 @@ import torch
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.models.config import HeadsConfig
 from multitask.models.heads_of_start import take_heads
 from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import task_of
 from multitask.tasks.task import Task
 from tests.multitask.declared import declared_tasks

@@ -12,10 +12,10 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.models.config import HeadsConfig
+from multitask.base.runs import Artefact
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
-from multitask.runs.artefact import Artefact
+from multitask.models.settings import HeadsConfig
 from tests.conftest import COURSE_TASKS
 
 

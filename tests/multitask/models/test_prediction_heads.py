@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from minbert.errors import InputError
-from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import (
     BilinearHead,
     CosineHead,
@@ -14,7 +13,8 @@ from multitask.models.prediction_heads import (
     SentenceHead,
     build_heads,
 )
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.models.settings import HeadsConfig
+from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS
 

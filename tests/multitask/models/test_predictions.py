@@ -10,9 +10,9 @@ from pandas.testing import assert_frame_equal
 
 from minbert.errors import InputError
 from multitask.evaluation.task_scores import evaluate
-from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_columns, added_values, columns_of, interpret
+from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import finetune
 from tests.conftest import COURSE_TASKS
 from tests.multitask.declared import model_of_every_kind

@@ -19,7 +19,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask import SentenceEncoder
 from multitask.models import sentence_encoder
-from multitask.models.pooling import pool
+from multitask.models.compute_in_batches import pool
 
 SENTENCES = [
     "A man is playing a guitar.",

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from multitask.evaluation.gradient_probe import probe
 from multitask.objectives import build_objective
-from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, Negatives
+from multitask.objectives.mixed_components import DISSIPATIONS, RATIOS, Negatives
 
 from .batches import random_batch
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from multitask.objectives import Objective, build_objective, uniformity, unit
-from multitask.objectives.alignment_uniformity import arccos
+from multitask.objectives.geometry import arccos
 from multitask.objectives.labelled_pairs import CoSENT
 
 from .batches import Batch, random_batch, value_and_gradient

@@ -17,7 +17,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.objectives import OBJECTIVES, Objective, build_objective, describe
 from multitask.objectives.base import Pairs, register
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.training.settings import ObjectiveConfig
 
 from .batches import ALL_OBJECTIVES
 

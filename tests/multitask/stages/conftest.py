@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from minbert.files import sha256_of_file
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.stages import training_run
 from multitask.stages.finetune import finetune
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.sources import PAIRS, TRIPLETS, read_texts
-from multitask.training.config import OptimizerConfig
-from multitask.training.trainable import Trainable
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Trainable
 
 Run = Callable[..., Artefact]
 

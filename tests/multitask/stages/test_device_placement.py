@@ -17,29 +17,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from minbert import BertModel, attention, load_tokenizer
 from minbert.remove_heads_and_neurons import Units
+from multitask.base.device import Runtime
+from multitask.base.options import RunOptions
 from multitask.data.examples import LabelledData
-from multitask.models.config import HeadsConfig
+from multitask.models.settings import HeadsConfig
 from multitask.objectives import OBJECTIVES, build_objective
-from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
-from multitask.schedulers import SCHEDULERS
 from multitask.stages import run_stage, training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.prune import AlignUniformSource, sensitivity
+from multitask.stages.settings import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS, task_named
 from multitask.tasks.read_examples import load_rows
-from multitask.training import gradient_cache
-from multitask.training.config import OptimizerConfig
-from multitask.training.importance_scores import AlignUniformSource, sensitivity
+from multitask.training import contrastive_source as gradient_cache
 from multitask.training.optimizer import Optimizer
-from multitask.training.trainable import Trainable
-from tests.multitask.schedulers.toy import tasks_of
+from multitask.training.schedulers import SCHEDULERS
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Trainable
+from tests.multitask.training.schedulers.toy import tasks_of
 
 META = torch.device("meta")
 STEPS = 2

@@ -14,23 +14,21 @@ from scipy.special import expit, log_softmax, softmax
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.model import BertModel
+from multitask.base.device import start
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.data.contamination import TrainedOn
-from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_predictions import load_split, raw_outputs
-from multitask.inference.prediction_files import write_prediction_files
-from multitask.models.config import HeadsConfig
+from multitask.data.examples import drawn_rows
+from multitask.evaluation.task_scores import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact
-from multitask.runtime.device import start
-from multitask.runtime.options import RunOptions
+from multitask.models.settings import HeadsConfig
 from multitask.stages.distil import distil, mined_pairs
 from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
-from multitask.stages.settings.distil import DistilConfig, TeachingConfig
-from multitask.stages.settings.ensemble import EnsembleConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.training.config import OptimizerConfig
-from multitask.training.trainable import Batch
+from multitask.stages.settings import DistilConfig, EnsembleConfig, FinetuneConfig, TeachingConfig
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Batch
+from multitask.use.predict import write_prediction_files
 from tests.conftest import task_file
 from tests.multitask.stages.conftest import weights
 

@@ -18,18 +18,17 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.base.device import start
+from multitask.base.keys import RunKey
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.cli.main import main
-from multitask.evaluation.task_predictions import load_split, raw_outputs
-from multitask.models.config import HeadsConfig
+from multitask.evaluation.task_scores import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
-from multitask.runs.artefact import Artefact
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.device import start
-from multitask.runtime.options import RunOptions
+from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
-from multitask.stages.settings.ensemble import EnsembleConfig
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import EnsembleConfig, FinetuneConfig
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")

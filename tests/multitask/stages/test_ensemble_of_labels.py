@@ -12,14 +12,13 @@ from sklearn.metrics import f1_score
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.models.config import HeadsConfig
+from multitask.base.keys import RunKey
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.options import RunOptions
+from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import ensemble
-from multitask.stages.settings.ensemble import EnsembleConfig
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import EnsembleConfig, FinetuneConfig
 from multitask.tasks.declarations import task_of
 
 LABELS = ["a", "b", "c"]

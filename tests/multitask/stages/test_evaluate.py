@@ -12,14 +12,13 @@ from scipy.stats import pearsonr
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.base.runs import Artefact
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import Artefact
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
 from multitask.stages.finetune import finetune
-from multitask.stages.settings.evaluate import EvaluateConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.training.config import OptimizerConfig
+from multitask.stages.settings import EvaluateConfig, FinetuneConfig
+from multitask.training.settings import OptimizerConfig
 from tests.multitask.stages.conftest import Run
 
 CONFIG = FinetuneConfig(("sentiment",), epochs=1, epoch_size=16, optimizer=OptimizerConfig(learning_rate=1e-3))

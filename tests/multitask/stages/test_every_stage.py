@@ -11,17 +11,14 @@ import pytest
 import torch
 
 from minbert.files import read_json
-from multitask.models.config import HeadsConfig
+from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.config import OptimizerConfig, RegularisationConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.training.optimizer import Optimizer, build_adamw
+from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
 
 FAST = OptimizerConfig(learning_rate=1e-3)

@@ -17,19 +17,19 @@ import torch
 import torch.nn.functional as F
 
 from minbert.files import sha256_of_file
+from multitask.base.device import start
+from multitask.base.keys import processor
+from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.cli.main import main
-from multitask.evaluation.task_predictions import load_split, raw_outputs
-from multitask.models.config import HeadsConfig
+from multitask.evaluation.task_scores import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact, Weights, locate_model
-from multitask.runs.machine import processor
-from multitask.runtime.device import start
+from multitask.models.settings import HeadsConfig
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import Finetuning, finetune
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS
-from multitask.training.config import OptimizerConfig
-from multitask.training.trainable import Batch
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Batch
 from tests.multitask.stages.conftest import history, weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))

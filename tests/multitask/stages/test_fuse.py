@@ -15,18 +15,17 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
-from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.models.config import HeadsConfig
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
+from multitask.data.examples import drawn_rows
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.settings import HeadsConfig
 from multitask.objectives import build_objective
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
-from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
-from multitask.training.config import OptimizerConfig
-from multitask.training.objective_config import ObjectiveConfig
-from multitask.training.trainable import Update
+from multitask.stages.settings import SUPERVISED, FuseConfig
+from multitask.training.settings import ObjectiveConfig, OptimizerConfig
+from multitask.training.source import Update
 from tests.conftest import COURSE_TASKS, task_file
 from tests.multitask.stages.conftest import weights
 

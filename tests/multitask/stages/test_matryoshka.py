@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from multitask import SentenceEncoder
-from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import CosineHead
+from multitask.models.settings import HeadsConfig
 from multitask.objectives import build_objective
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import FinetuneConfig, PretrainConfig
+from multitask.training.settings import ObjectiveConfig
 
 SIZES = (32, 20, 5)
 PRETRAIN = PretrainConfig(batch_size=8, select="last", pooling="mean", matryoshka=SIZES)

@@ -18,15 +18,15 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
-from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.base.random_streams import torch_seed
+from multitask.data.examples import drawn_rows
 from multitask.models.model_folder import resolve_pooling
-from multitask.runtime.random_streams import torch_seed
 from multitask.stages import mlm as stage
 from multitask.stages.mlm import mlm
-from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
+from multitask.stages.settings import MlmConfig, ShapeConfig
 from multitask.tasks.sources import training_sentences
-from multitask.training.config import MaskingConfig, OptimizerConfig
 from multitask.training.masked_words import MaskedSource
+from multitask.training.settings import MaskingConfig, OptimizerConfig
 from multitask.training.source import losses_of
 from tests.multitask.stages.conftest import weights
 

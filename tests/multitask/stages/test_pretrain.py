@@ -18,6 +18,7 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
+from multitask.base.device import start
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.gradient_probe import probe
@@ -25,19 +26,15 @@ from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
-from multitask.runtime.device import start
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
+from multitask.stages.settings import HELD_OUT, FinetuneConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
-from multitask.training.config import NegativesConfig, OptimizerConfig
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")

@@ -17,24 +17,21 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
+from multitask.base.runs import Artefact
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.data.examples import drawn_rows
 from multitask.models.model_folder import write_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import Artefact
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.prune import choose, drop_lowest, prune
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.stages.settings.prune import PruneConfig
+from multitask.stages.prune import choose, drop_lowest, prune, random_scores, sensitivity
+from multitask.stages.settings import FinetuneConfig, PretrainConfig, PruneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
-from multitask.training.config import OptimizerConfig
-from multitask.training.importance_scores import random_scores, sensitivity
+from multitask.training.settings import OptimizerConfig
 from tests.multitask.stages.conftest import Run
 
 HALF = PruneConfig(share=0.5, batch_size=16)
@@ -225,7 +222,7 @@ def test_scores_of_other_settings_or_rows_are_not_reused(change, run, data, monk
         own(replace(HALF, share=0.3, **change), data=data if change else tmp_path)
 
 
-@pytest.mark.parametrize("what", ["multitask.runs.artefact.machine_name", "torch.__version__"])
+@pytest.mark.parametrize("what", ["multitask.base.runs.machine_name", "torch.__version__"])
 def test_scores_of_another_machine_or_torch_are_not_reused(what, run, monkeypatch):
     own = partial(run, folder="own")
     own()

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Weights
-from multitask.runtime.device import Runtime
-from multitask.schedulers import SCHEDULERS
+from multitask.base.device import Runtime
+from multitask.base.runs import Weights
+from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import Finetuning, finetune
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
-from multitask.training.config import OptimizerConfig, RegularisationConfig
-from tests.multitask.schedulers.toy import needs, tasks_of
+from multitask.training.schedulers import SCHEDULERS
+from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
+from tests.multitask.training.schedulers.toy import needs, tasks_of
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 CONFIG = FinetuneConfig(MAIN_TASKS, epochs=2, batch_size=8, epoch_size=16, optimizer=FAST, keep_task_bests=False)

@@ -12,19 +12,22 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from multitask.base.device import Runtime
+from multitask.base.keys import hash_of_file
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights
 from multitask.models.model_folder import DESCRIPTION
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runs.run_hash import hash_of_file
-from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
 from multitask.stages.reads import declared
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage
-from multitask.stages.settings.distil import DistilConfig, TeachingConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.mlm import MlmConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.stages.settings.prune import PruneConfig
+from multitask.stages.settings import (
+    DistilConfig,
+    FinetuneConfig,
+    MlmConfig,
+    PretrainConfig,
+    PruneConfig,
+    TeachingConfig,
+)
 from multitask.tasks.declarations import load_tasks
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.tar.xz"

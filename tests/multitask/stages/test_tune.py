@@ -19,19 +19,18 @@ import pytest
 pytest.importorskip("optuna", reason="needs the extra tune")
 
 from minbert.errors import InputError
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages import tune
 from multitask.stages.finetune import Finetuning, finetune
-from multitask.stages.search_space import Choices, Range
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.tune import Search
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.tune import Choices, Range, Search
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_training_rows
-from multitask.training.config import OptimizerConfig
-from multitask.training.trainable import Evaluation
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Evaluation
 from tests.multitask.stages.conftest import weights
 
 CONFIG = FinetuneConfig(("sentiment", "similarity"), batch_size=32, optimizer=OptimizerConfig(1e-3), max_length=40)

@@ -13,8 +13,8 @@ from scipy.stats import entropy, pearsonr
 from torch import nn
 
 from multitask.data.examples import Examples
-from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import build_heads
+from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.kinds import KINDS, MultiLabel, Regression
 from multitask.tasks.task import Task

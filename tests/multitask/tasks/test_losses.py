@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from multitask.tasks.kinds import KINDS, Classification, Regression
-from multitask.tasks.losses import distance_loss, focus
+from multitask.tasks.scores import distance_loss, focus
 from tests.multitask.tasks.test_kinds import declared
 
 LABELS = ["a", "b", "c", "d"]

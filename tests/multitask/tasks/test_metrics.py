@@ -20,7 +20,7 @@ from sklearn.metrics import (
     mean_squared_error,
 )
 
-from multitask.tasks.metrics import (
+from multitask.tasks.scores import (
     best_threshold,
     classification_metrics,
     multilabel_metrics,

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from minbert.errors import InputError
-from multitask.inference.mine import read_pairs
 from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, Layout, read_texts
+from multitask.use.mine import read_pairs
 from tests.multitask.data.test_tables import write
 
 LINES = " First one. \n\nSecond, caf\u00e9\u2028same line\r\n   \nThird".encode()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.data.sample import CHECKOUT
+from multitask.data.fetch import CHECKOUT
 from multitask.tasks.treebank_phrases import read_trees, write_phrases
 
 TREE = "(4 (3 (2 A) (3 gem)) (3 (2 ,) (3 (3 truly) (2 .))))"

@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from multitask.runtime.errors import Interrupted, Stopped, TrainingError
+from multitask.base.errors import Interrupted, Stopped, TrainingError
 from multitask.training import checkpoints_and_resume
-from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
+from multitask.training.settings import OptimizerConfig
 from tests.multitask.training.toy import (
     CONFIG,
     CPU,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from multitask.objectives import build_objective
-from multitask.training.gradient_cache import backward_in_chunks
+from multitask.training.contrastive_source import backward_in_chunks
 
 CPU = torch.device("cpu")
 

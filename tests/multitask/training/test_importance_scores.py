@@ -10,13 +10,12 @@ import torch
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import load_tokenizer
+from multitask.base.device import start
 from multitask.data.examples import LabelledData
-from multitask.runtime.device import start
+from multitask.stages.prune import SOURCE, AlignUniformSource, magnitude, sensitivity
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
-from multitask.training.importance_scores import SOURCE, AlignUniformSource, magnitude, sensitivity
-from multitask.training.source import losses_of
-from multitask.training.trainable import Batch
+from multitask.training.source import Batch, losses_of
 
 RUNTIME = start("cpu", "fp32")
 

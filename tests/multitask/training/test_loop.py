@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.training.config import OptimizerConfig
 from multitask.training.loop import MOST_SCHEDULED_EPOCHS, LoopConfig
-from multitask.training.trainable import Batch
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Batch
 from tests.multitask.training.toy import (
     EPOCHS,
     OPTIMIZER,

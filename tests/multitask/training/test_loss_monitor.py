@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from multitask.runtime.errors import TrainingError
+from multitask.base.errors import TrainingError
 from tests.multitask.training.toy import SOURCES, Problem, backward, parameters, result, run, steps_of
 
 

@@ -12,11 +12,10 @@ from transformers.utils.logging import disable_progress_bar
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.base.device import start
 from multitask.data.examples import Tokens
-from multitask.runtime.device import start
 from multitask.training.masked_words import MaskedSource
-from multitask.training.source import losses_of
-from multitask.training.trainable import Batch
+from multitask.training.source import Batch, losses_of
 from tests.conftest import SPECIALS
 
 TOKENS = 200_000

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from multitask.objectives import OBJECTIVES, build_objective
-from multitask.training.config import NegativesConfig
 from multitask.training.contrastive_source import contrastive_batches, excluded_negatives
+from multitask.training.settings import NegativesConfig
 
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor]:

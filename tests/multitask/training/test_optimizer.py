@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from minbert.config import BertConfig
 from minbert.model import BertModel
-from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig
 from multitask.training.optimizer import Optimizer, build_adamw, learning_rate_factor
+from multitask.training.settings import OptimizerConfig
 from tests.multitask.training.toy import (
     EPOCHS,
     OPTIMIZER,

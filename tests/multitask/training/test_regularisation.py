@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training import regularisation
 from multitask.training.regularisation import RDrop, Smart, ascended
-from multitask.training.trainable import Losses
+from multitask.training.source import Losses
 from tests.conftest import COURSE_TASKS
 
 TASKS = {name: COURSE_TASKS[name] for name in MAIN_TASKS}

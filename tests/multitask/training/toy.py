@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from minbert.files import atomic_folder
-from multitask.runtime.device import Runtime
-from multitask.training.config import OptimizerConfig
+from multitask.base.device import Runtime
 from multitask.training.loop import LoopConfig, train
-from multitask.training.trainable import Batch, Evaluation, Losses, Trainable
+from multitask.training.settings import OptimizerConfig
+from multitask.training.source import Batch, Evaluation, Losses, Trainable
 
 CPU = Runtime(torch.device("cpu"), "fp32")
 NEVER = 1e9

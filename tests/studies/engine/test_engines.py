@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Artefact
-from multitask.runtime.errors import Interrupted
-from multitask.runtime.options import RunOptions
+from multitask.base.errors import Interrupted
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from studies.engine import engines
 from studies.engine.engines import Engine, Failed, Job, Processes, Ray, local_engine
 from studies.engine.recipes import Recipes

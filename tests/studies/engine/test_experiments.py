@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Weights
+from multitask.base.runs import Weights
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
 from studies.study import all_experiments

@@ -13,9 +13,9 @@ from scipy.stats import binom, bootstrap
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights
 from multitask.cli.main import main
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from studies.engine.actions import entries
 from studies.engine.engines import Engine
 from studies.engine.experiments import experiment

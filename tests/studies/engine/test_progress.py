@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multitask.stages.settings.evaluate import EvaluateConfig
+from multitask.stages.settings import EvaluateConfig
 from studies.engine.progress import GridProgress
 from studies.engine.recipes import Node, Recipes
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 from studies.engine.engines import Engine
 from studies.engine.experiments import experiment
 from studies.engine.presets import Preset

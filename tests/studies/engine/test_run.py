@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from minbert.errors import DiskFullError, InputError
+from multitask.base.errors import Interrupted
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.cli.main import main
-from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Artefact
-from multitask.runtime.errors import Interrupted
-from multitask.runtime.options import RunOptions
+from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.training.settings import ObjectiveConfig
 from studies.engine import engines
 from studies.engine.actions import TRIED
 from studies.engine.engines import Engine

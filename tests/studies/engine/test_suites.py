@@ -13,13 +13,13 @@ from scipy.stats import spearmanr
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.suite_sets import SETS
-from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
-from multitask.stages.settings.evaluate import SuitesConfig
+from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+from multitask.stages.settings import SuitesConfig
 from studies.engine.engines import Engine
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
 from studies.engine.grid import Grid

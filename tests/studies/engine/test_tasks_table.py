@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
+from multitask.base.runs import Artefact
 from multitask.cli.main import main
-from multitask.runs.artefact import Artefact
 from studies.engine.record import Record
 from studies.engine.table import OVERALL
 from studies.report.preset_results import PresetResults

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from multitask.base.options import RunOptions
+from multitask.base.runs import Weights
 from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
-from multitask.runs.artefact import Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages import registry
 from studies.engine.engines import Engine
 from studies.engine.experiments import Experiment

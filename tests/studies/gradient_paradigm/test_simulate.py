@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from multitask.base.options import RunOptions
 from multitask.cli.main import main
-from multitask.runtime.options import RunOptions
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_figures import write_figures
 from studies.gradient_paradigm.simulation_outcomes import Simulations

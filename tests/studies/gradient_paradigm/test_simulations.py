@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from multitask.objectives import closed_forms
-from multitask.objectives.closed_forms import RATIOS, WEIGHTS
+from multitask.objectives import mixed_components as closed_forms
+from multitask.objectives.mixed_components import RATIOS, WEIGHTS
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Simulations
 from studies.gradient_paradigm.simulations import DISSIPATIONS, run_simulations, standard_normals

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings import PretrainConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes

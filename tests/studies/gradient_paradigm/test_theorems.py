@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from multitask.objectives import unit
-from multitask.objectives.closed_forms import RATIOS, Negatives
+from multitask.objectives.mixed_components import RATIOS, Negatives
 from studies.gradient_paradigm.study import STUDY
 
 SEEDS = st.integers(0, 2**32 - 1)

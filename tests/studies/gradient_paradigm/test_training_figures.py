@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from multitask.runs.artefact import Artefact
-from multitask.stages.settings.pretrain import HELD_OUT as IN_LOG
+from multitask.base.runs import Artefact
+from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section
 from studies.report.figures import Points

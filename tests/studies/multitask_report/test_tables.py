@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from multitask.base.keys import changed_settings
+from multitask.base.options import RunOptions
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.run_hash import changed_settings
-from multitask.runtime.options import RunOptions
-from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import finetune
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import FuseConfig
-from multitask.stages.settings.pretrain import PretrainConfig
-from multitask.training.config import OptimizerConfig
-from multitask.training.objective_config import ObjectiveConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.training.schedulers import SCHEDULERS
+from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
@@ -24,7 +21,7 @@ from studies.engine.table import OVERALL, Row
 from studies.multitask_report.tables import BEST, TABLES, table
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary
-from tests.multitask.schedulers.toy import TASKS, tasks_of
+from tests.multitask.training.schedulers.toy import TASKS, tasks_of
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 

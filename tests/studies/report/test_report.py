@@ -18,8 +18,8 @@ from pyarrow import parquet
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.evaluation import markup
-from multitask.runs.artefact import Artefact
+from multitask.base.runs import Artefact
+from multitask.evaluation import text_tables as markup
 from studies import Results
 from studies.engine.record import Record, RecordedRun
 from studies.engine.table import OVERALL, Row, Table

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
-from multitask.evaluation.score_intervals import draws_of
+from multitask.evaluation.statistics import draws_of
 from studies.engine.record import Record
 from studies.report.measures import last, measured
 from studies.report.preset_results import PresetResults

@@ -9,9 +9,9 @@ import torch
 from scipy import stats
 
 from minbert.remove_heads_and_neurons import Units
-from multitask.runtime.options import RunOptions
+from multitask.base.options import RunOptions
 from multitask.stages.prune import prune
-from multitask.stages.settings.prune import PruneConfig
+from multitask.stages.settings import PruneConfig
 from studies.sparse_cse.stability import agreement, agreements, by_pairs, kinds_of_text, reliability, stability
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multitask.runs.artefact import Artefact
+from multitask.base.runs import Artefact
 from studies.engine.recipes import Recipes
 from studies.report.run_results import RunResult
 from studies.sparse_cse import figures

@@ -1,0 +1,1 @@
+"""What every other part stands on: device, ranks, random streams, errors, folders of runs and their keys."""

@@ -1,0 +1,230 @@
+"""Suites of tasks on frozen embeddings: similarity, transfer, retrieval, geometry; also scores on rows new to a model.
+
+A suite is an entry in `SUITES`, its data sets are those of suites.toml.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from multitask.base.options import Device, Precision
+from multitask.base.runs import is_run, locate_model
+from multitask.data.contamination import TrainedOn
+from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, query_scores, sts_scores
+from multitask.evaluation.suite_data import LabelledRows, RetrievalData
+from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
+from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
+from multitask.models.compute_in_batches import check_dimensions
+from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
+from multitask.models.settings import Pooling
+
+SuiteName = TaskSuite | Literal["geometry"]
+STSB = "STSBenchmark"
+Answers = tuple[NDArray[Any], NDArray[Any]]
+"""Gold answers and the encoder's, [scored rows] each; of retrieval, the best nDCG and the encoder's of each query."""
+Measured = tuple[Callable[[NDArray[np.bool_]], Scores], Answers | None]
+"""A function from a mask of the scored rows to the scores on these; the answers of all, which geometry has not."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Data sets and what is measured on each."""
+
+    sets: Sequence[DataSet]  # in the order of the columns of papers' tables
+    # measures a set's data with a table of its sentences' embeddings and a seed
+    measure: Callable[[Any, EmbeddingTable, int], Measured]
+    main: Main | None = None  # the score that papers' tables show; None if there is no such score
+
+
+def _sts(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
+    found = cosines(*(table[column] for column in data.columns))
+    return lambda rows: sts_scores(found[rows], data.labels[rows], data.parts[rows]), (data.labels, found)
+
+
+def _transfer(data: LabelledRows, table: EmbeddingTable, seed: int) -> Measured:
+    predictions = resolve_name(f"{__package__}.transfer_scores:predict_classes")(data, table, seed)  # scikit-learn
+    scores = resolve_name(f"{__package__}.transfer_scores:transfer_scores")
+    labels, classes = data.labels[data.scored], len(np.unique(data.labels))
+    return lambda rows: scores(predictions[rows], labels[rows], classes), (labels, predictions)
+
+
+def _retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measured:
+    ndcg, ranks = query_scores(data, table)
+    answers = np.ones_like(ndcg), ndcg
+    return lambda rows: {"ndcg": float(ndcg[rows].mean()), "mrr": float(ranks[rows].mean())}, answers
+
+
+def _geometry(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
+    def scores_of(rows: NDArray[np.bool_]) -> Scores:
+        kept = data.only(rows)
+        return geometry(kept.columns, kept.labels, table)
+
+    return scores_of, None
+
+
+SUITES: dict[SuiteName, Suite] = {
+    "sts": Suite(SETS["sts"], _sts, ("spearman", lambda scores: float(scores["all"]["spearman"]))),
+    "transfer": Suite(SETS["transfer"], _transfer, ("accuracy", itemgetter("accuracy"))),
+    "retrieval": Suite(SETS["retrieval"], _retrieval, ("ndcg", itemgetter("ndcg"))),
+    "geometry": Suite(SETS["sts"], _geometry),
+}
+
+
+@dataclass(frozen=True)
+class KnownEncoder:
+    """An encoder with the user's name for it, how it embeds and computes, and its training data."""
+
+    encoder: Embedder
+    name: str
+    settings: Mapping[str, Any]
+    trained_on: TrainedOn
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        revision: str | None = None,
+        best_on: str | None = None,
+        pooling: Pooling = "auto",
+        device: Device = "auto",
+        precision: Precision = "auto",
+    ) -> "KnownEncoder":
+        """Load a run's model, a model folder, `all-minilm-l6-v2` or a hub id. Raises InputError if there is none.
+
+        `best_on` takes the run's model that is best on this score, otherwise the leading one is taken. `pooling`
+        replaces the model's own, unless it is `auto`.
+        """
+        place = str(locate_model(name, revision, best_on)) if is_run(name) else name
+        encoder = load_encoder(place, revision, pooling, device, precision)
+        if isinstance(encoder, SentenceEncoder):
+            settings = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.runtime.describe()}
+            return cls(encoder, name, settings, TrainedOn.of_folder(locate_model(place, revision), name))
+        settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
+        return cls(encoder, name, settings, TrainedOn(unknown=(f"the training data of {name} is not recorded",)))
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """The scores of an encoder on a suite."""
+
+    suite: SuiteName
+    model: str  # the user's name for the encoder
+    settings: Mapping[str, Any]  # of the encoder, and the seed
+    tasks: Mapping[str, ScoresWithOverlap]  # scores of the tasks whose files exist, by name
+    missing: Mapping[str, str]  # for each other task, the first file that does not exist
+    # a line for each part of the model's training data that may contain a task's sentences, because its contents are
+    # not recorded
+    unknown: tuple[str, ...]
+    sentences: int  # number of different sentences in all tasks that were evaluated together
+    seconds: Mapping[str, float]  # of embedding and of scoring
+    answers: Mapping[str, Answers]  # of the tasks that have any
+    geometry: Scores | None = None  # of the STS Benchmark's embeddings, if it was asked for and the suite has it
+    # the results of the embeddings' first so many numbers, which differ from this one in `tasks`
+    dimensions: Mapping[int, "SuiteResult"] = field(default_factory=dict)
+
+    def main(self, scores: Scores | None) -> float | None:
+        """The score that papers' tables show, 0 to 1."""
+        of = SUITES[self.suite].main
+        return None if of is None or scores is None else of[1](scores)
+
+    def average(self, clean: bool = False) -> float | None:
+        """Mean of the tasks' main scores, without tasks in `missing`. None if any task has no main score.
+
+        Args:
+            clean: take the scores on rows that the model was not trained on.
+        """
+        mains = [self.main(task.clean if clean else task.scores) for task in self.tasks.values()]
+        return None if None in mains else float(np.mean([value for value in mains if value is not None]))
+
+    def as_json(self) -> dict[str, Any]:
+        """The result without answers and `geometry`, as JSON types."""
+        values = asdict(replace(self, answers={}, dimensions={}))
+        del values["answers"], values["geometry"], values["dimensions"]
+        values |= {"average": self.average(), "clean_average": self.average(clean=True)}
+        kept = ("tasks", "average", "clean_average")
+        sized = {size: {name: part.as_json()[name] for name in kept} for size, part in self.dimensions.items()}
+        return values | ({"dimensions": sized} if sized else {})
+
+
+def evaluate_suites(
+    names: Sequence[SuiteName],
+    known: KnownEncoder,
+    folder: Path,
+    limit: int | None = None,
+    with_geometry: bool = False,
+    seed: int = 0,
+    dimensions: Sequence[int] = (),
+) -> dict[SuiteName, SuiteResult]:
+    """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
+
+    Args:
+        names: of the suites.
+        known: the encoder.
+        folder: SentEval's data folder.
+        limit: score about this many rows of each task, the same ones every time; None for all.
+        with_geometry: also measure the geometry of the STS Benchmark's embeddings.
+        seed: for the folds of transfer tasks.
+        dimensions: also score the first so many numbers of each embedding.
+
+    Raises:
+        InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
+    """
+    data, missing = {}, {}
+    for name in names:
+        missing[name] = missing_files(SUITES[name].sets, folder)
+        if len(missing[name]) == len(SUITES[name].sets):
+            raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
+        present = [entry for entry in SUITES[name].sets if entry.name not in missing[name]]
+        found = {entry.name: entry.read(entry.paths(folder)) for entry in present}
+        data[name] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
+    if dimensions:  # refuse too many before all sentences are embedded
+        check_dimensions(max(dimensions), known.encoder.encode(["a"]).shape[1], known.name)
+    begin = time.perf_counter()
+    sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
+    table = EmbeddingTable.of(known.encoder, sentences)
+    embedding = time.perf_counter() - begin
+    width = table.vectors.shape[1]
+    smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}
+    results = {}
+    for name, tasks in data.items():
+        begin = time.perf_counter()
+        scores, answers = _scored(name, tasks, table, known, seed)
+        stsb = tasks.get(STSB) if with_geometry and name == "sts" else None
+        result = SuiteResult(
+            suite=name,
+            model=known.name,
+            settings={**known.settings, "seed": seed},
+            tasks=scores,
+            missing=missing[name],
+            unknown=known.trained_on.unknown,
+            sentences=len(table.vectors),
+            seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
+            answers=answers,
+            geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),
+        )
+        sized = {size: replace(result, tasks=_scored(name, tasks, of, known, seed)[0]) for size, of in smaller.items()}
+        results[name] = replace(result, dimensions=sized)
+    return results
+
+
+def _scored(
+    suite: SuiteName, tasks: Mapping[str, Any], table: EmbeddingTable, known: KnownEncoder, seed: int
+) -> tuple[dict[str, ScoresWithOverlap], dict[str, Answers]]:
+    scores, answers = {}, {}
+    for task, rows in tasks.items():
+        try:
+            scores_of, answered = SUITES[suite].measure(rows, table, seed)
+        except InputError as error:
+            raise InputError(f"{task}: {error}") from None
+        scores[task] = ScoresWithOverlap.of(scores_of, rows.scored_columns, known.trained_on)
+        if answered is not None:
+            answers[task] = answered
+    return scores, answers

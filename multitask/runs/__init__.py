@@ -1,1 +1,0 @@
-"""Artefacts: content-addressed folders of runs, and their locks."""

@@ -1,1 +1,0 @@
-"""Device and precision, ranks, random streams, signals, errors."""

@@ -1,0 +1,540 @@
+"""Settings and registrations of all stages. Free of torch, because `--help` imports it."""
+
+from collections.abc import Collection
+from dataclasses import field, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from minbert.config import ModelType
+from minbert.errors import InputError, did_you_mean
+from minbert.settings import AtLeastZero, Count, Share, settings
+from multitask.base.keys import NOT_IN_KEY
+from multitask.models.settings import HeadsConfig
+from multitask.stages.registry import SCORING, START, ModelInput, Stage, register
+from multitask.training.settings import (
+    ContrastiveConfig,
+    MaskingConfig,
+    MatryoshkaConfig,
+    OptimizerConfig,
+    RegularisationConfig,
+    ScheduledTraining,
+    SentencesConfig,
+)
+
+
+@settings
+class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
+    """Multi-task or single-task fine-tuning (report, section 4.2).
+
+    The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT` has the
+    report's settings.
+    """
+
+    untrained: tuple[str, ...] = ()
+    """Further tasks to score without training them. Meant for `sharing = none`, where pairs need no trained head."""
+    train_limit: Count | None = None
+    """Use only this many training rows of each task. The same rows are drawn every time."""
+    ordinal: tuple[str, ...] = ()
+    """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
+    more the farther they are from the label. Of the course's tasks, it is meant for sentiment."""
+    new_heads: bool = field(default=False, metadata=NOT_IN_KEY)
+    """Begin all heads anew. Otherwise, the heads of a fine-tuned start go on where their tasks have the same labels or
+    range, and the heads the same layers."""
+    held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of each task's training rows to hold out and score on. Dev sets are not read. The same rows are held out
+    every time, and no task is trained on a sentence of these rows."""
+    encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
+    """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
+    training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
+    patience: Count | None = None
+    """Stop after this many epochs without a better dev score."""
+    calibrate: bool = False
+    """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
+    nearer to the shares of right predictions. It does not change the predicted classes."""
+    keep_task_bests: bool = True
+    """Also keep the best checkpoint of each task, for ensembles."""
+    conflicts_every: Count | None = None
+    """Record the cosines and norms of the tasks' gradients every so many steps. Does not change the training."""
+    heads: HeadsConfig = HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True)
+    optimizer: OptimizerConfig = OptimizerConfig(7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
+    regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
+
+    def __post_init__(self) -> None:
+        if self.scheduler != "average":
+            self._check_scheduler()
+        weights, count = self.task_weights, len(self.tasks)
+        if weights is not None and count not in (0, len(weights)):
+            raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
+        regularisation = self.regularisation
+        if self.accumulate > 1 and (regularisation.smart_weight or regularisation.r_drop_weight):
+            raise InputError(f"accumulate is {self.accumulate}; expected 1 with smart_weight or r_drop_weight")
+        named = (*self.tasks, *self.untrained)
+        if len(set(named)) < len(named):
+            raise InputError(f"tasks are {', '.join(named)}; expected each named once")
+        if self.held_out is not None and self.untrained:
+            raise InputError("held_out is for trained tasks; leave out untrained")
+
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether heads of the start may go on."""
+        return not self.new_heads
+
+    def _check_scheduler(self) -> None:
+        from multitask.training.schedulers import SCHEDULERS  # imports torch, for which `--help` must not wait
+
+        if self.scheduler == "fusion":
+            raise InputError("scheduler is fusion, which is a stage: run `multitask fuse`")
+        if self.scheduler not in SCHEDULERS:
+            known = sorted(SCHEDULERS)
+            hint = did_you_mean(self.scheduler, known)
+            raise InputError(f'scheduler is "{self.scheduler}"; expected one of: {", ".join(known)}{hint}')
+
+
+REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())
+"""The report's settings (section 5.3): learning rate 1e-5 for everything, no schedule, the checkpoint's dropout."""
+FINETUNE_OPTIONS = (
+    *("tasks", "epochs", "epoch_size", "batch_size", "learning_rate", "head_learning_rate"),
+    *("train_limit", "scheduler", "seed"),
+)
+
+
+FINETUNE = register(
+    Stage(
+        "finetune",
+        FinetuneConfig,
+        "multitask.stages.finetune:train_tasks",
+        "multitask.stages.reads:of_finetune",
+        "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
+        version=8,
+        summary="multitask.stages.training_run:summary",
+        common=(*FINETUNE_OPTIONS, "new_heads"),
+        distributed=True,
+    )
+)
+
+
+@settings
+class TeachingConfig:
+    """What a student learns from its teachers, and on which rows."""
+
+    unlabelled: tuple[str, ...] = ()
+    """Further rows, which only the teachers label. Sentences: `unlabelled`, a text file's name (.txt), or a task.
+    Pairs: `pairs`, `nli`, `quora`, or the name of a csv or tsv file with the columns sentence1 and sentence2. Every
+    task that reads such rows learns from those that its dev and test sets do not have."""
+    unlabelled_limit: Count | None = None
+    """Use only this many rows of each unlabelled source."""
+    mine_pairs: Count | None = None
+    """Also let the teachers label pairs of training sentences: each sentence of a task of pairs with this many of its
+    nearest neighbours under the start weights, without pairs that have a gold label or that a dev or test set has."""
+    gold_share: Share = 0.5
+    """Share of the loss on gold labels; the rest is the loss against the teachers' predictions. 0: no gold labels."""
+    temperature: Annotated[float, Field(ge=0.01, le=100)] = 2.0
+    """Divides logits before they become probabilities (arXiv 1503.02531). Higher values show more of what the teachers
+    think of unlikely classes. Regressions ignore it."""
+    embedding_loss: Literal["none", "cosine", "mse"] = "none"
+    """Also bring the embeddings near those of the first teacher: by their `cosine`, or by the mean squared error
+    (`mse`). A linear layer, discarded after training, translates between different widths. Tasks whose pairs one of the
+    two models reads jointly are left out."""
+    embedding_weight: AtLeastZero = 1.0
+    """Weight of the embeddings' loss."""
+
+
+@settings
+class DistilConfig(FinetuneConfig):
+    """Fine-tuning on gold labels and on the predictions of teachers (Hinton et al. 2015, arXiv 1503.02531).
+
+    Teachers that read pairs jointly can teach a student with any heads (Augmented SBERT, arXiv 2010.08240).
+    """
+
+    teaching: TeachingConfig = field(default_factory=TeachingConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.held_out is not None:
+            raise InputError("held_out is for finetune; the teachers may have been trained on these rows")
+        if self.accumulate > 1:
+            raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune accumulates batches")
+
+
+TEACHERS = "Fine-tuned runs or model folders. A task learns from the mean prediction of the teachers that have it."
+DISTIL = register(
+    Stage(
+        "distil",
+        DistilConfig,
+        "multitask.stages.distil:train_student",
+        "multitask.stages.reads:of_distil",
+        "Fine-tune an encoder on gold labels and on the predictions of other models, its teachers.",
+        inputs=(START, ModelInput("teacher", "", TEACHERS, several=True)),
+        summary="multitask.stages.training_run:summary",
+        common=(
+            *("tasks", "epochs", "epoch_size", "learning_rate", "train_limit", "seed"),
+            *("gold_share", "temperature", "unlabelled", "mine_pairs"),
+        ),
+        distributed=True,
+    )
+)
+
+
+HELD_OUT = "held out"
+"""What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
+
+
+@settings
+class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
+    """Contrastive pre-training."""
+
+    sources: tuple[str, ...] = ("unlabelled",)
+    """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
+    another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
+    `pairs` of paraphrases, or a csv or tsv file of such pairs. The report's "3 given" is: quora sentiment
+    similarity. With an objective that learns from scores (cosent, cosine), a task of pairs with numbers stands for its
+    scored pairs."""
+    partners: Count | None = None
+    """Pair each sentence of a task with this many others of its label instead of with itself, which suits few rows
+    (SetFit, arXiv 2209.11055). Sentences of equal labels are then no negatives of each other. Needs tasks that classify
+    sentences."""
+    train_limit: Count | None = None
+    """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
+    epochs: Count = 1
+    """Number of epochs."""
+    batch_size: Count = 16
+    """Rows in a step: pairs, triplets, or sentences in two views."""
+    freeze_embeddings: bool = False
+    """Keep the embedding layer of the start weights: its tables and its norm."""
+    chunk: Count | None = None
+    """Gradient caching: encode this many rows at a time on each rank, for batches that do not fit into memory."""
+    mlm_weight: AtLeastZero = 0.0
+    """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1). 0 switches it off."""
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    evaluate_every: Count | None = None
+    """Steps between evaluations. Default: one evaluation an epoch."""
+    select: Literal["similarity", "last"] = "similarity"
+    """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
+    probe_every: Count | None = None
+    """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
+    training. Labelled sources are not probed."""
+    probe_held_out: Annotated[int, Field(ge=2)] | None = None
+    """At the same steps, also probe this many sentences of the similarity dev set, each in two dropout views, without
+    the projection. Does not change the training."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+
+    def __post_init__(self) -> None:
+        if self.probe_held_out is not None and self.probe_every is None:
+            raise InputError("probe_held_out has no effect without probe_every; set both")
+
+
+PRETRAIN_OPTIONS = (
+    *("sources", "objective", "epochs", "batch_size", "learning_rate"),
+    *("train_limit", "max_length", "select", "seed"),
+)
+PRETRAIN = register(
+    Stage(
+        "pretrain",
+        PretrainConfig,
+        "multitask.stages.pretrain:train_contrastively",
+        "multitask.stages.reads:of_pretrain",
+        "Train an encoder contrastively; other stages can start from it.",
+        version=5,
+        common=PRETRAIN_OPTIONS,
+        distributed=True,
+    )
+)
+
+
+@settings
+class ShapeConfig:
+    """Shape of an encoder that is trained from scratch. The defaults are the values of the start weights."""
+
+    hidden_size: Count | None = None
+    """Width of the encoder."""
+    num_hidden_layers: Count | None = None
+    """Number of layers."""
+    num_attention_heads: Count | None = None
+    """Attention heads in each layer."""
+    intermediate_size: Count | None = None
+    """Width of the feed-forward layers."""
+    model_type: ModelType | None = None
+    """`bert` or `roberta`: learn a new vocabulary of that family from the training sentences, about as large as the
+    start weights'. Default: keep the start weights' family and tokenizer."""
+
+
+@settings
+class MlmConfig(SentencesConfig):
+    """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
+
+    sources: tuple[str, ...] = ("unlabelled",)
+    """What to read: `unlabelled` sentences, another text file (its name, ending in .txt), or the training sentences of
+    tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
+    from_scratch: bool = False
+    """Begin with random weights. Only the tokenizer and the shape are then those of the start weights, unless options
+    set them."""
+    shape: ShapeConfig = field(default_factory=ShapeConfig)
+    epochs: Count = 1
+    """Number of epochs."""
+    batch_size: Count = 64
+    """Sentences in a step."""
+    train_limit: Count | None = None
+    """Use only this many sentences of each source. The same ones are drawn every time; of unlabelled text, the
+    first."""
+    dev_share: Annotated[float, Field(ge=0, le=0.5)] = 0.02
+    """Share of all different sentences that is held out to measure the loss."""
+    evaluate_every: Count | None = None
+    """Steps between evaluations. Default: one evaluation an epoch."""
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    optimizer: OptimizerConfig = field(
+        default_factory=lambda: OptimizerConfig(learning_rate=1e-4, schedule="linear", warmup=0.1)
+    )
+
+    def __post_init__(self) -> None:
+        if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
+            raise InputError("start weights have their own shape; a shape can only be given with --from-scratch")
+
+
+MLM_OPTIONS = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
+MLM = register(
+    Stage(
+        "mlm",
+        MlmConfig,
+        "multitask.stages.mlm:train_masked",
+        "multitask.stages.reads:of_mlm",
+        "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
+        version=4,
+        common=MLM_OPTIONS,
+        distributed=True,
+    )
+)
+
+
+PAIRS = ("paraphrase", "similarity")
+"""The report's sources that are only trained contrastively."""
+SUPERVISED = replace(REPORT, tasks=("sentiment",), untrained=PAIRS, heads=HeadsConfig(sharing="none"))
+"""The report's supervision: sentiment is trained, and pairs need no head."""
+
+
+@settings
+class FuseConfig:
+    """Fusion training: each batch on its labels, then the same sentences with the contrastive objective.
+
+    Source: report, section 4.2. The defaults are the report's.
+    """
+
+    finetune: FinetuneConfig = SUPERVISED
+    """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
+    contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
+    """What the contrastive batches compare."""
+    unlabelled: tuple[str, ...] = PAIRS
+    """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
+    sentences, text files by name. The default leaves out tasks that a tasks file lacks. If it lacks sentiment, the
+    default is to train all its tasks on labels, and no source contrastively alone."""
+    steps: Literal["two", "one"] = "two"
+    """One optimizer step for each of a batch's two losses, or one step on their sum."""
+    contrastive_weight: AtLeastZero = 1.0
+    """Weight of the contrastive losses."""
+
+    def __post_init__(self) -> None:
+        if self.finetune.held_out is not None:
+            raise InputError("held_out is for finetune; contrastive training would read these rows, too")
+        if self.finetune.accumulate > 1:
+            raise InputError(
+                f"accumulate is {self.finetune.accumulate}; expected 1, because contrastive losses compare the rows "
+                "of a batch"
+            )
+
+    @property
+    def seed(self) -> int:
+        """Of all that is random."""
+        return self.finetune.seed
+
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether heads of the start may go on."""
+        return self.finetune.keeps_heads
+
+    def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
+        """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""
+        supervised = set(SUPERVISED.tasks) <= set(tasks)
+        pairs = tuple(name for name in PAIRS if name in tasks and supervised)
+        changes: dict[str, Any] = {} if self.finetune.untrained != PAIRS else {"untrained": pairs}
+        if self.finetune.tasks == SUPERVISED.tasks and not supervised:
+            changes["tasks"] = ()
+        unlabelled = pairs if self.unlabelled == PAIRS else self.unlabelled
+        return replace(self, finetune=replace(self.finetune, **changes), unlabelled=unlabelled)
+
+
+def _with_seed(config: FuseConfig, seed: int) -> Any:
+    return replace(config, finetune=replace(config.finetune, seed=seed))
+
+
+FUSE = register(
+    Stage(
+        "fuse",
+        FuseConfig,
+        "multitask.stages.fuse:train_both",
+        "multitask.stages.reads:of_fuse",
+        "Train each batch on its labels, then its sentences with the contrastive objective.",
+        version=6,
+        with_seed=_with_seed,
+        summary="multitask.stages.training_run:summary",
+        common=(*FINETUNE_OPTIONS, "objective"),
+        distributed=True,
+    )
+)
+
+
+@settings
+class PruneConfig(SentencesConfig):
+    """Which heads and feed-forward neurons to remove (Michel et al. 2019, arXiv 1905.10650; SparseCSE, 2311.03881)."""
+
+    share: Annotated[float, Field(ge=0.01, le=0.99)] = 0.1
+    """Share of the heads and of the neurons to remove, 0.01 to 0.99. Each layer keeps at least one head."""
+    what: Literal["heads", "neurons", "both"] = "both"
+    """Which units to remove."""
+    score: Literal["align_uniform", "task", "magnitude", "random"] = "align_uniform"
+    """Which units to remove first: those with the smallest gradient, with respect to a factor on their output, of
+    alignment and uniformity (`align_uniform`) or of a task's loss (`task`); those with the smallest weights
+    (`magnitude`); or `random` ones."""
+    signed: bool = False
+    """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
+    least. A gradient only describes small changes, so use several rounds."""
+    uniformity_weight: Share = 0.5
+    """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs of similarity 4.0 and more are
+    aligned."""
+    task: str = "similarity"
+    """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
+    order: Literal["lowest", "highest"] = "lowest"
+    """Which scores to remove first. `highest` removes what the score calls most useful, as a test of the score."""
+    scope: Literal["global", "layer"] = "global"
+    """Remove the share of all units of the encoder (`global`), or the same share in each `layer`."""
+    normalize_scores: bool = False
+    """In each layer, divide the scores of the heads by their norm, and those of the neurons by theirs."""
+    rounds: Count = 1
+    """Remove the share in this many steps, and compute new scores before each."""
+    batch_size: Count = 64
+    """Rows in a batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
+    train_limit: Count | None = None
+    """Compute scores on this many rows only. The same rows are drawn every time."""
+
+    def __post_init__(self) -> None:
+        if self.signed and self.score in ("magnitude", "random"):
+            raise InputError(f"signed is for scores that are gradients; scores by {self.score} have no sign")
+
+
+REWIND = ModelInput(
+    "rewind_to",
+    "rewind_revision",
+    "Give the remaining units the weights of this model, an earlier state of the start's training (what it started "
+    "from, or a shorter run of it). Default: the start's own weights.",
+)
+PRUNE_OPTIONS = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
+PRUNE = register(
+    Stage(
+        "prune",
+        PruneConfig,
+        "multitask.stages.prune:remove_units",
+        "multitask.stages.reads:of_prune",
+        "Remove the attention heads and neurons that matter least; other stages can start from what remains.",
+        version=3,
+        inputs=(START, REWIND),
+        computing=("device", "threads"),
+        summary="multitask.stages.prune:summary",
+        common=PRUNE_OPTIONS,
+    )
+)
+
+
+SOUPS = ("soup", "greedy_soup")
+
+
+@settings
+class EnsembleConfig:
+    """How fine-tuned models are combined."""
+
+    method: Literal["best_per_task", "average", "greedy", "soup", "greedy_soup"] = "best_per_task"
+    """`best_per_task` takes the member with the best dev score of each task (the report); `average` averages the
+    probabilities or similarities of all members; `greedy` averages members that are selected for each task, some
+    several times; `soup` is one model with the mean of all members' weights; `greedy_soup` leaves out members that
+    lower its dev score."""
+    rounds: Count = 20
+    """How many members the greedy selection takes, some several times. It keeps the best of its rounds."""
+    kept: Literal["leading", "all"] = "leading"
+    """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
+    keep_start: Share = 0.0
+    """For soups: mix this share of the start weights into the encoder (LM-Cocktail, arXiv 2311.13534), so that it keeps
+    more of what it could do before, e.g. 0.3. The heads stay those of the soup. A soup may have one member."""
+
+    def __post_init__(self) -> None:
+        if self.keep_start and self.method not in SOUPS:
+            raise InputError(f"keep_start is for the methods {' and '.join(SOUPS)}, not for {self.method}")
+
+
+ENSEMBLE = register(
+    Stage(
+        "ensemble",
+        EnsembleConfig,
+        "multitask.stages.ensemble:combine",
+        "multitask.stages.reads:of_predictions",
+        "Combine fine-tuned models into one; its folder has the course's prediction files.",
+        version=3,
+        with_seed=None,
+        inputs=(),
+        computing=SCORING,
+        summary="multitask.stages.ensemble:summary",
+        common=("method", "rounds", "kept", "keep_start"),
+        scores=True,
+        gpu_share=0.5,
+    )
+)
+
+
+@settings
+class EvaluateConfig:
+    """What a run's leading model, or a checkpoint, is scored on."""
+
+    split: Literal["dev"] = "dev"
+
+
+@settings
+class SuitesConfig:
+    """Which of SentEval's tasks a model's frozen embeddings are scored on."""
+
+    suites: tuple[Literal["sts", "transfer", "retrieval"], ...] = ("sts", "transfer", "retrieval")
+    """The suites."""
+    limit: Annotated[int, Field(ge=100)] | None = None
+    """Score at most this many pairs of each similarity task and queries of each retrieval task; let each transfer task
+    train on and score about this many rows. They are the same rows every time."""
+    geometry: bool = False
+    """Also measure alignment, uniformity and so on of the embeddings of the STS Benchmark's scored sentences."""
+
+
+ON_DEV = register(
+    Stage(
+        "evaluate",
+        EvaluateConfig,
+        "multitask.stages.evaluate:score_dev_sets",
+        "multitask.stages.reads:of_evaluate",
+        "Score a run's best model, or a checkpoint, on the dev sets.",
+        version=5,
+        with_seed=None,
+        computing=SCORING,
+        command=False,
+        scores=True,
+        gpu_share=0.5,
+    )
+)
+ON_SUITES = register(
+    Stage(
+        "suites",
+        SuitesConfig,
+        "multitask.stages.evaluate:score_suites",
+        "multitask.stages.reads:of_suites",
+        "Score a model's frozen embeddings on SentEval's tasks.",
+        version=6,
+        with_seed=None,
+        computing=SCORING,
+        command=False,
+        check="multitask.stages.evaluate:check_suites",
+        scores=True,
+        gpu_share=0.5,
+    )
+)

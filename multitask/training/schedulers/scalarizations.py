@@ -1,0 +1,164 @@
+"""Schedulers that train on one number made of the tasks' losses, with weights that they learn or compute.
+
+The formulas are those of torchjd's scalarizers; `SCALARIZERS` names the paper of each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multitask.base.device import generator_states, restore_generators
+from multitask.data.examples import Rows
+from multitask.training.schedulers.base import SCHEDULERS, Scheduler
+from multitask.training.settings import ScheduledTraining
+from multitask.training.source import Batch, Losses, Trainable, Update
+
+if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
+    from torchjd.scalarization import Scalarizer
+
+
+class Scalarization(Scheduler):
+    """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
+
+    The factor `scale` of the combined loss gives gradients about the scale that they have with `average`, for clipping.
+    """
+
+    accumulates = False
+
+    def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float, device: torch.device) -> None:
+        super().__init__(config)
+        self.scalarizer: Any = scalarizer.to(device)
+        self.scale = scale
+        self.device = device  # for saved state: torch reads it on the CPU and moves only parameters and buffers
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        losses = trainable.losses(update)
+        values = self.weighted(losses)
+        detached = values.detach().requires_grad_()
+        self.combined(detached).backward()
+        assert detached.grad is not None, "a scalarizer depends on the losses"
+        values.backward(detached.grad)
+        shares = len(values) * detached.grad  # 1 for a task that counts as with `average`
+        seen = {f"weight {batch.source}": share for batch, share in zip(update, shares.unbind(), strict=True)}
+        return replace(losses.detached(), watched={**losses.watched, **seen})
+
+    def combined(self, values: Tensor) -> Tensor:
+        """The number that is trained on, of the tasks' losses [tasks]."""
+        return self.scale * self.scalarizer(values)
+
+    def weighted(self, losses: Losses) -> Tensor:
+        """The losses times the tasks' factors, [tasks]."""
+        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
+
+
+class DynamicWeightAverage(Scalarization):
+    """Rolls the history of mean losses on at the end of each epoch."""
+
+    steps = 0  # of an epoch
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+        updates = super().arrange(batches, order)
+        self.steps = len(updates)
+        return updates
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        losses = super().backward(trainable, update)
+        if self.scalarizer._n_batches == self.steps:
+            self.scalarizer.step()
+        return losses
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {name: getattr(self.scalarizer, name) for name in ("_loss_sum", "_n_batches", "_previous_averages")}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        found, averages = state["_loss_sum"], state["_previous_averages"]
+        self.scalarizer._loss_sum = None if found is None else found.to(self.device)
+        self.scalarizer._n_batches = state["_n_batches"]
+        self.scalarizer._previous_averages = [average.to(self.device) for average in averages]
+
+
+class GeometricMean(Scalarization):
+    """The geometric mean."""
+
+    def combined(self, values: Tensor) -> Tensor:
+        # A loss may be 0, as CoSENT's of a batch without pairs to compare, where the mean's gradient is not finite.
+        return super().combined(values.clamp(min=1e-8))
+
+
+class FastAdaptive(Scalarization):
+    """FAMO. Before each step it computes the losses of the last step's rows again, to see how much that step helped."""
+
+    last: Update = ()
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        if self.last:
+            before = generator_states(self.device)
+            again = trainable.losses(self.last).detached()
+            restore_generators(before)
+            self.scalarizer.update(self.weighted(again))
+        self.last = update
+        return super().backward(trainable, update)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        optimizer = self.scalarizer._optimizer
+        return {
+            "last": [(batch.source, torch.from_numpy(batch.rows)) for batch in self.last],
+            "losses": self.scalarizer._prev_losses,
+            "optimizer": None if optimizer is None else optimizer.state_dict(),
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.last = tuple(Batch(source, rows.numpy()) for source, rows in state["last"])
+        losses = state["losses"]
+        self.scalarizer._prev_losses = None if losses is None else losses.to(self.device)
+        if state["optimizer"] is not None:
+            settings = {"lr": self.scalarizer.lr, "weight_decay": self.scalarizer.weight_decay}
+            self.scalarizer._optimizer = torch.optim.Adam([self.scalarizer._w], **settings)
+            self.scalarizer._optimizer.load_state_dict(state["optimizer"])
+
+
+@dataclass(frozen=True)
+class Method:
+    """A scalarizer of torchjd."""
+
+    name: str  # of its class in torchjd
+    # maps the number of tasks to a factor: with equal losses, the first gradient is then the one of `average`, or half
+    # of it with `uncertainty`, whose formula halves every loss
+    scale: Callable[[int], float] = lambda tasks: 1.0
+    # maps the number of tasks and the configuration to arguments of the class
+    arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}
+    kind: type[Scalarization] = Scalarization  # the scheduler that uses it
+
+
+SCALARIZERS = {
+    # Kendall et al. 2018, arXiv 1705.07115, equation 7, for all kinds of tasks.
+    "uncertainty": Method("UW", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
+    # Liu et al. 2021, "Towards Impartial Multi-task Learning", equation 7.
+    "imtl_l": Method("IMTLL", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
+    # Liu et al. 2019, arXiv 1803.10704, equation 7.
+    "dwa": Method("DWA", scale=lambda tasks: 1 / tasks, kind=DynamicWeightAverage),
+    # Liu et al. 2023, arXiv 2306.03792, algorithm 1.
+    "famo": Method("FAMO", arguments=lambda tasks, config: {"shape": tasks}, kind=FastAdaptive),
+    # Lin et al. 2024, arXiv 2402.19078, equation 5, with equal preferences.
+    "stch": Method(
+        "STCH", scale=lambda tasks: tasks, arguments=lambda tasks, config: {"mu": config.scheduling.stch_mu}
+    ),
+    # Chennupati et al. 2019, arXiv 1904.08492, equation 2.
+    "geometric_mean": Method("GeometricMean", kind=GeometricMean),
+}
+
+
+def _build(name: str, config: ScheduledTraining, device: torch.device) -> Scalarization:
+    from torchjd import scalarization
+
+    method, tasks = SCALARIZERS[name], len(config.tasks)
+    scalarizer = getattr(scalarization, method.name)(**method.arguments(tasks, config))
+    return method.kind(config, scalarizer, method.scale(tasks), device)
+
+
+SCHEDULERS.update({name: partial(_build, name) for name in SCALARIZERS})

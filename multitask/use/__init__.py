@@ -1,0 +1,1 @@
+"""What people do with a model: predict, embed, search, mine, export."""

@@ -1,0 +1,199 @@
+"""Hard negatives for pairs of sentences: texts of a corpus that are near an anchor and not known to mean the same.
+
+Source of ranks and margins: NV-Retriever (arXiv 2407.15831, section 3.1). Options mean what they mean in
+`mine_hard_negatives` of sentence-transformers, except that ranks count before margins, not after them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch.nn.functional import cosine_similarity
+
+from minbert.errors import InputError
+from multitask.base.progress import RowsDone
+from multitask.base.random_streams import generator
+from multitask.data.contamination import Hashes, hash_sentences
+from multitask.data.messages import LOGGER, listed
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Format, Source
+from multitask.data.texts import template, texts_of_rows
+from multitask.data.write_tables import table_writer
+from multitask.models.sentence_encoder import Embedder
+from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences, unlabelled
+from multitask.use.embed import Index, embed_file
+from multitask.use.hard_negatives import HardNegatives
+from multitask.use.search import Rows, search
+
+ANCHORS_PER_BLOCK = 4096
+SOURCES = ("quora", *PAIRED)
+SAME_MEANING = ("quora", "pairs")
+"""Sources whose pairs have the same meaning. In `nli`, one sentence may follow from others that differ in all else."""
+COLUMNS = {"triplets": TRIPLETS.columns, "pairs": (*PAIRS.columns, "label")}
+
+Pairs = Sequence[tuple[str, ...]]
+"""Anchors and positives: sentences with the same meaning."""
+
+
+def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Format = Format()) -> Pairs:
+    """Pairs of a table, or of a source of `pretrain` in a data folder; rows with a blank sentence are left out.
+
+    The default columns are those of triplets or of pairs. Raises InputError if there is no pair, or if columns are
+    named of a source, which has its own.
+    """
+    if name in SOURCES:
+        if columns:
+            raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
+        examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
+        return list(zip(*examples.sentences[:2], strict=True))
+    table = unlabelled(open_table(Source(name), file_format))
+    if not columns:
+        columns = next((c for c in (TRIPLETS.columns[:2], PAIRS.columns) if set(c) <= set(table.columns)), ())
+        if not columns:
+            raise InputError(
+                f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text"
+            )
+    templates = list(map(template, columns))
+    table.require([column for made in templates for column in made.columns])
+    found = [row for row in texts_of_rows(table, table.rows, templates) if all(row)]
+    if not found:
+        raise InputError(f"{name}: no pair; expected at least one with two sentences")
+    return found
+
+
+@contextmanager
+def index_of(
+    encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str | None, output: Path, file_format: Format
+) -> Iterator[Index]:
+    """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
+
+    The latter are written into a folder next to the output, which is removed at the end.
+    """
+    if corpus is not None and corpus.suffix == ".npy":
+        yield Index.open(corpus, encoder)
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent) as folder:
+        if corpus is None:
+            corpus, column, file_format = Path(folder, "sentences.jsonl"), "text", Format()
+            with table_writer(corpus, ["text"]) as write:
+                write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
+        written = file_format if column else replace(file_format, separator=None)  # which is that of the pairs
+        embed_file(encoder, corpus, Path(folder, "corpus.npy"), column, normalize=True, file_format=written)
+        yield Index.open(Path(folder, "corpus.npy"), encoder)
+
+
+def negatives_of(
+    encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives, same_meaning: bool = False
+) -> dict[int, list[int]]:
+    """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
+
+    Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative. Anchors that
+    are equal but for these are one. No text is a negative that has a pair with the anchor or, if all pairs have the
+    `same_meaning`, that further pairs link with it.
+    """
+    hashes = hash_sentences(corpus.texts())
+    among = np.sort(np.unique(hashes, return_index=True)[1])
+    if duplicates := len(hashes) - len(among):
+        LOGGER.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
+    there = frozenset(hashes.tolist())
+    own: dict[int, list[int]] = defaultdict(list)  # the pairs of each anchor
+    hashed = np.stack([hash_sentences(texts) for texts in zip(*pairs, strict=True)])  # [2, pairs]
+    for pair, anchor in enumerate(hashed[0].tolist()):
+        own[anchor].append(pair)
+    known = {text: there & texts for text, texts in (linked(hashed) if same_meaning else partners(hashed)).items()}
+    most_known = max(len(known[anchor]) for anchor in own)
+    draw = generator(options.seed, "hard negatives")
+    anchors = list(own)
+    found: dict[int, list[int]] = {}
+    with RowsDone(len(anchors), "anchors") as shown:
+        for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
+            block = anchors[start : start + ANCHORS_PER_BLOCK]
+            vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
+            nearest = search(vectors, corpus.vectors, options.ranks[1] + most_known, among=among)
+            positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
+            limits = _limits(encoder, vectors, positives, options)
+            for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
+                usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
+                found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
+            shown.add(len(block))
+    return found
+
+
+def partners(pairs: Hashes) -> dict[int, set[int]]:
+    """Each text with those that it is paired with, either way, given hashes [2, pairs]."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for anchor, positive in pairs.T.tolist():
+        found[anchor] |= {anchor, positive}
+        found[positive] |= {anchor, positive}
+    return found
+
+
+def linked(pairs: Hashes) -> dict[int, set[int]]:
+    """Each text with all that pairs link with it, in any number of steps, given hashes [2, pairs]."""
+    texts, ends = np.unique(pairs, return_inverse=True)
+    graph = coo_array((np.ones(pairs.shape[1]), tuple(ends.reshape(2, -1))), (len(texts), len(texts)))
+    group_of = connected_components(graph, directed=False)[1]
+    groups: dict[int, set[int]] = defaultdict(set)
+    for text, group in zip(texts.tolist(), group_of.tolist(), strict=True):
+        groups[group].add(text)
+    return {text: groups[group] for text, group in zip(texts.tolist(), group_of.tolist(), strict=True)}
+
+
+def choose(
+    scores: NDArray[np.float32],
+    usable: NDArray[np.bool_],
+    limit: float,
+    options: HardNegatives,
+    draw: np.random.Generator,
+) -> Rows:
+    """Which of an anchor's candidates, nearest first, are taken. Those that are not usable have no rank.
+
+    `limit` is the highest cosine that a negative may have.
+    """
+    ranked = np.flatnonzero(usable)[slice(*options.ranks)]
+    kept = ranked[scores[ranked] <= limit]
+    if options.sampling == "random":
+        kept = kept[draw.random(len(scores))[kept].argsort()]
+    return np.sort(kept[: options.negatives])
+
+
+def _limits(
+    encoder: Embedder, anchors: NDArray[np.float32], positives: Sequence[Sequence[str]], options: HardNegatives
+) -> NDArray[np.float64]:
+    """The highest cosine that a negative of each anchor may have, given the positives of each."""
+    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1])
+    counts = np.array([len(texts) for texts in positives])
+    repeated = torch.from_numpy(anchors).double().repeat_interleave(torch.from_numpy(counts), 0)
+    cosines = cosine_similarity(repeated, torch.from_numpy(vectors).double()).numpy()
+    lowest = np.minimum.reduceat(cosines, counts.cumsum() - counts)
+    absolute = lowest - (options.margin if options.margin is not None else -np.inf)
+    share = options.relative_margin  # of a negative cosine, a limit is further below
+    return np.minimum(absolute, lowest - abs(lowest) * (1 - share) if share is not None else np.inf)
+
+
+def mined_rows(
+    pairs: Pairs, negatives: Mapping[int, Sequence[int]], corpus: Index, form: Literal["triplets", "pairs"]
+) -> Iterator[tuple[object, ...]]:
+    """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
+    the first pair of an anchor, its negatives, with labels.
+    """
+    found = corpus.texts_of({row for rows in negatives.values() for row in rows})
+    left = dict(negatives)
+    anchors = hash_sentences(anchor for anchor, _ in pairs).tolist()
+    for key, (anchor, positive) in zip(anchors, pairs, strict=True):
+        if form == "pairs":
+            yield anchor, positive, 1
+        for row in negatives[key] if form == "triplets" else left.pop(key, ()):
+            text = " ".join(found[row].split())
+            yield (anchor, positive, text) if form == "triplets" else (anchor, text, 0)

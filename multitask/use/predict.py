@@ -1,0 +1,278 @@
+"""A head's outputs as predictions show them, as a function of tensors, which can be differentiated and exported."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow
+import torch
+from torch import Tensor
+
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file
+from multitask.base.device import Runtime, start
+from multitask.base.options import Device, Precision
+from multitask.base.progress import RowsDone
+from multitask.base.runs import is_run, locate_model
+from multitask.data.examples import LabelledData
+from multitask.data.messages import LOGGER, STANDARD_INPUT, listed
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Format, Row, Source, Table, suffixes
+from multitask.data.texts import Template, joined, template, texts_of_rows
+from multitask.data.write_tables import check_output, table_writer
+from multitask.evaluation.task_scores import estimate, load_split, located, tokenised, write_predictions
+from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
+from multitask.models.predictions import added_columns, added_values, alike
+from multitask.stages.reads import SPLITS_BY_USE, changed_file
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.kinds import MultiLabel, Regression
+from multitask.tasks.labels import Labelled
+from multitask.tasks.read_examples import load_test_rows
+from multitask.tasks.task import Split, Task
+
+
+def shown_outputs(task: Task, outputs: Tensor) -> Tensor:
+    """Outputs, [rows, outputs] or [rows], as probabilities [rows, labels] or values in the labels' unit [rows]."""
+    if isinstance(task, Regression):
+        low, high = task.bounds
+        return low + (outputs.clamp(0, 1) if task.range else outputs) * (high - low)
+    assert isinstance(task, Labelled)
+    logits = outputs / task.temperature
+    if task.outputs == 1:
+        return torch.stack([(-logits).sigmoid(), logits.sigmoid()], dim=1)
+    return logits.sigmoid() if task.log_odds else logits.softmax(dim=1)
+
+
+def write_prediction_files(
+    model: Path,
+    data: Path,
+    output: Path,
+    best_on: str | None = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> list[Path]:
+    """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
+
+    A task without a test set has no test file. `best_on` chooses the one of a run's models that is best on this
+    score. Raises InputError for no such model, a missing or malformed file, or predictions that are not finite.
+    """
+    folder = locate_model(model, best_on=best_on)
+    runtime = start(device, precision)
+    declared = load_tasks(data)
+    loaded = load_model(folder, declared).to(runtime.device)
+    rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
+    test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
+    rows["test"] = {name: tokenised(loaded, name, found) for name, found in test.items() if found is not None}
+    found = [(split, estimate(loaded, sets, runtime), sets) for split, sets in rows.items()]
+    return [
+        path
+        for split, predictions, sets in found  # all are there before the first is written
+        for path in write_predictions(
+            loaded.tasks, predictions, {name: d.examples for name, d in sets.items()}, split, output
+        )
+    ]
+
+
+ROWS_PER_BLOCK = 8192
+
+
+def predict_file(
+    model: MultitaskModel,
+    tasks: Sequence[str],
+    source: Path,
+    output: Path,
+    runtime: Runtime,
+    columns: Sequence[str] = (),
+    file_format: Format | None = None,
+    form: str = ".txt",
+    probabilities: bool = False,
+    prefix: str = "",
+) -> int:
+    """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
+
+    `tasks` are all tasks of the model whose columns the file has if none are named. A text file has a sentence a line,
+    or the two of a pair with a tab between them. `-` stands for standard input, whose format is the suffix `form`, and
+    output. `columns` are those of the sentences, and `file_format` says how the file is written, if not as the tasks
+    declare. `probabilities` adds a column with the probability of each class, too; names of added columns begin with
+    `prefix`. Returns the number of rows. Raises InputError for no such task, a missing column, a value that is not
+    text, or an added column that the file has.
+    """
+    check_output(output)
+    named = tasks_for(model, None, tasks)
+    form = form if str(source) == "-" else suffixes(source)[0]
+    file_format = file_format or common_format([model.tasks[name] for name in named], form)
+    read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
+    table = read()
+    if form == ".txt" and all(model.tasks[name].pair for name in named):
+        table = _table_of_pairs(table)
+    columns = columns or (table.columns if form == ".txt" else ())
+    named = named if tasks else _fitting(model, named, columns, table)
+    added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
+    new = [column for columns in added.values() for column in columns]
+    _check_header(table, new)
+    groups = alike({name: _contents(model.tasks[name], columns, table) for name in named})
+    # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
+    total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
+    passes = sum(len(set(map(model.reads, together))) for together in groups.values())
+    count, empty = 0, set[int]()
+    with (
+        table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
+        RowsDone(total, passes=passes) as shown,
+    ):
+        while block := list(islice(table.rows, ROWS_PER_BLOCK)):
+            rows = [dict(row) for _, row in block]
+            for (number, _), row in zip(block, rows, strict=True):
+                if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
+                    raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
+            for contents, together in groups.items():
+                texts = list(texts_of_rows(table, block, contents))
+                empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
+                predicted = predict_columns(model, list(zip(*texts, strict=True)), together, runtime, shown.add)
+                for name, answers in predicted.items():
+                    for row, answer in zip(rows, answers, strict=True):
+                        values = added_values(model.tasks[name], answer, probabilities)
+                        row.update(zip(added[name], values, strict=True))
+            write(rows)
+            count += len(rows)
+    table.warn("predicted", "with an empty text", sorted(empty))
+    model.unread.warn(table.name)
+    return count
+
+
+def common_format(tasks: Sequence[Task], form: str) -> Format:
+    """How a file of a format is written, as far as the tasks' own declarations agree."""
+    first, *others = [task.file_format.of_form(form) for task in tasks]
+    same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
+    return Format(**same)
+
+
+def _check_header(table: Table, new: Sequence[str]) -> None:
+    """Raise InputError if cells would be lost: two columns have no name, or one has the name of an added column."""
+    if table.columns.count("") > 1:
+        raise InputError(f"{table.name}: two columns have no name; name them")
+    if clash := sorted(set(new) & set(table.columns)):
+        raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
+
+
+def _table_of_pairs(table: Table) -> Table:
+    columns = ("sentence1", "sentence2")
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for number, row in table.rows:
+            parts = row["text"].split("\t")
+            if len(parts) != 2:
+                raise InputError(f"{table.place(number)}: expected two sentences with a tab between them")
+            yield number, dict(zip(columns, map(str.strip, parts), strict=True))
+
+    return replace(table, columns=columns, rows=rows())
+
+
+def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: Table) -> list[str]:
+    """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
+    own = [model.tasks[name] for name in names]
+    read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.text))}
+    fit = [name for name, made in read.items() if all(table.has(column) for each in made for column in each.columns)]
+    if fit and (others := [task for task in own if task.name not in fit]):
+        reasons = (f"{task.name}, which reads {listed(task.text)}" for task in others)
+        LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
+    return fit or names
+
+
+def _contents(task: Task, columns: Sequence[str], table: Table) -> tuple[Template, ...]:
+    """What a task's sentences are in the table's columns."""
+    read = _read(task, columns)
+    if len(read) != len(task.text):
+        raise InputError(f"{task.name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(columns)}")
+    table.require([column for made in read for column in made.columns])
+    return read
+
+
+def _read(task: Task, columns: Sequence[str]) -> tuple[Template, ...]:
+    return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.contents
+
+
+def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Arrow types of the file's columns, if it has types, and of the columns that tasks add."""
+    text, number = pyarrow.string(), pyarrow.float64()
+    types = {field.name: field.type for field in table.schema or ()}
+    for name, (predicted, *probabilities) in added.items():
+        task = model.tasks[name]
+        types[predicted] = pyarrow.list_(text) if isinstance(task, MultiLabel) else text
+        if not isinstance(task, Labelled):
+            types[predicted] = number
+        types |= dict.fromkeys(probabilities, number)
+    return types
+
+
+SAMPLE = Path("data/sample")
+
+
+class ModelData(NamedTuple):
+    """A tasks file, or the folder of the course's files; `own`: whether it is what the model's run was trained with."""
+
+    path: Path
+    own: bool
+
+
+def data_for(model: str | Path, given: Path | None) -> ModelData:
+    """The data that a model is used with, by default those that its run was trained with; logs their path.
+
+    A model outside a run has the sample. Raises InputError if the run's own data are gone or have changed.
+    """
+    found = _find(model, given)
+    LOGGER.info("data: %s", found.path)
+    return found
+
+
+def _find(model: str | Path, given: Path | None) -> ModelData:
+    run = trained_run(run_of(Path(model)))
+    if run is None:
+        return ModelData(SAMPLE if given is None else given, own=False)
+    inputs = read_json(run / "inputs.json", dict)
+    recorded = Path(str(inputs["labels"]["data"]))
+    if given is not None:
+        same = given.resolve() == recorded.resolve() or bool(inputs.get("dev"))
+        return ModelData(given, own=same and given.exists() and changed_file(inputs, given) is None)
+    remedy = "name the data with --data or --tasks-file"
+    if file := changed_file(inputs, recorded) if recorded.exists() else recorded:
+        if not file.exists():
+            raise InputError(f"{file}: no such file, and {run} was trained with it; {remedy}")
+        raise InputError(f"{file}: changed since {run} was trained with it; {remedy}")
+    return ModelData(recorded, own=True)
+
+
+def run_of(model: Path) -> Path:
+    """The run that a checkpoint belongs to, or the folder itself if it belongs to none."""
+    folder = model.absolute()
+    return folder.parent.parent if folder.parent.name == "checkpoints" else model
+
+
+def trained_run(run: Path) -> Path | None:
+    """The run, or the nearest one that it was made from, that read rows; the last known one if none did.
+
+    A run that is not at its recorded place is looked for next to the run that was made from it.
+    """
+    chain: list[Path] = []
+    while is_run(run) and run not in chain:
+        chain.append(run)
+        inputs = read_json(run / "inputs.json", dict)
+        if any(inputs.get(use) for use in SPLITS_BY_USE):
+            break
+        start = run_of(Path(str(inputs.get("labels", {}).get("start", ""))))
+        run = start if is_run(start) else run.parent / start.name
+    return chain[-1] if chain else None
+
+
+@contextmanager
+def replaced_files_named(*places: Path) -> Iterator[None]:
+    """Log which of these files, or files in these folders, have other bytes when the block ends."""
+    files = [path for place in places for path in ([place] if place.is_file() else place.glob("*")) if path.is_file()]
+    before = {path: sha256_of_file(path) for path in files}
+    yield
+    for path, hash_before in before.items():
+        if sha256_of_file(path) != hash_before:
+            LOGGER.warning("%s: replaced; it had other contents", path)

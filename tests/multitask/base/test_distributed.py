@@ -1,0 +1,97 @@
+"""What ranks gather and add up, with threads for processes; test_ranks.py starts processes."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, local
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from multitask.base import distributed
+from multitask.cli.main import main
+
+RANKS = 3
+
+
+class Threads:
+    """In place of `torch.distributed`: each thread of a group is a rank."""
+
+    def __init__(self) -> None:
+        self.barrier, self.here = Barrier(RANKS, timeout=60), local()
+        self.given: list[Any] = [None] * RANKS
+
+    def exchange(self, value: Any) -> list[Any]:
+        self.given[self.get_rank()] = value
+        self.barrier.wait()
+        found = [*self.given]
+        self.barrier.wait()
+        return found
+
+    def is_available(self) -> bool:
+        return True
+
+    is_initialized = is_available
+
+    def get_world_size(self) -> int:
+        return RANKS
+
+    def get_rank(self) -> int:
+        return self.here.rank
+
+    def all_gather(self, parts: list[Tensor], mine: Tensor) -> None:
+        for part, found in zip(parts, self.exchange(mine), strict=True):
+            part.copy_(found)
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        tensor.copy_(sum(self.exchange(tensor.clone())))
+
+
+def leaf() -> Tensor:
+    return torch.tensor([0.5, -2.0, 1.5], dtype=torch.float64, requires_grad=True)
+
+
+def table(rows: int) -> Tensor:
+    return torch.arange(3.0 * rows, dtype=torch.float64).reshape(rows, 3).sin()
+
+
+def mixed(rows: Tensor, columns: Tensor, total: Tensor) -> Tensor:
+    """A function that is nonlinear in all arguments and depends on the order of the rows."""
+    return (rows @ columns).cumsum(0).tanh().mean() * total.log() + columns.square().mean()
+
+
+@pytest.mark.parametrize("rows", range(1, 8))
+def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads()
+
+    def together(rank: int) -> tuple[Tensor, Tensor]:
+        threads.here.rank = rank
+        weight = leaf()
+        values = weight * table(rows)[distributed.own(np.arange(rows))]  # [own rows, 3]
+        loss = mixed(
+            distributed.gather(values, rows),
+            distributed.gather(values.T, rows, dim=1),
+            distributed.total(values.exp().sum(), rows),
+        )
+        (gradient,) = torch.autograd.grad(loss, weight)
+        distributed.average([gradient])
+        return loss, gradient
+
+    monkeypatch.setattr(distributed, "dist", threads)
+    with ThreadPoolExecutor(RANKS) as pool:
+        found = list(pool.map(together, range(RANKS)))
+    weight = leaf()
+    values = weight * table(rows)
+    loss = mixed(values, values.T, values.exp().sum())
+    expected = loss, *torch.autograd.grad(loss, weight)
+    for of_rank in found:
+        torch.testing.assert_close(of_rank, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_other_commands_are_refused_under_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
+    assert main(["data", "check", "data/sample"]) == 2
+    assert "torchrun is for distil, finetune, fuse, mlm and pretrain" in capsys.readouterr().err

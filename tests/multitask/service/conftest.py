@@ -1,0 +1,87 @@
+"""A tiny model with a task of every kind, a model whose batches wait for a gate, and servers in threads."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+import uvicorn
+from fastapi import FastAPI
+from torch import Tensor
+
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import load_tokenizer
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.settings import HeadsConfig
+from multitask.tasks.declarations import task_of
+
+TASKS = {
+    "mood": {"kind": "classification", "text": ["s"], "label": "l", "labels": ["bad", "fair", "good"]},
+    "topics": {"kind": "multilabel", "text": ["s"], "label": "l", "labels": ["film", "food"], "thresholds": [0.5, 0.4]},
+    "stars": {"kind": "regression", "text": ["s"], "label": "l", "range": [1, 5]},
+    "same": {"kind": "pair_classification", "text": ["s", "t"], "label": "l", "labels": ["no", "yes"]},
+    "similarity": {"kind": "cosine", "text": ["s", "like the film: {t}"], "label": "l", "range": [0, 5]},
+}
+
+
+class Gated(MultitaskModel):
+    """A model whose batches wait until `gate` is open; `batches` has the number of inputs of each batch."""
+
+    gate: threading.Event
+    batches: list[int]
+
+    def embed(self, batch: PackedBatch) -> Tensor:
+        self.batches.append(len(batch))
+        assert self.gate.wait(60)
+        return super().embed(batch)
+
+
+def build(encoder: Path, kind: type[MultitaskModel] = MultitaskModel, length: int | None = 24) -> MultitaskModel:
+    """The paired tasks read their sentences in both ways: `same` jointly, `similarity` separately."""
+    torch.manual_seed(3)
+    tasks = {name: task_of(name, declaration) for name, declaration in TASKS.items()}
+    heads = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
+    model = kind(BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, "mean", heads, length)
+    for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def model(tiny_encoder: Path) -> MultitaskModel:
+    return build(tiny_encoder)
+
+
+@pytest.fixture
+def gated(tiny_encoder: Path) -> Iterator[Gated]:
+    model = build(tiny_encoder, Gated)
+    assert isinstance(model, Gated)
+    model.gate, model.batches = threading.Event(), []
+    yield model
+    model.gate.set()
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The URL of a server of this application."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=20))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    eventually(lambda: server.started or not thread.is_alive())
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; a minute is for ever."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,43 @@
+"""Two tiny models of the course's tasks, and dev sets of the sample."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from minbert.model import BertModel
+from minbert.tokenizer import load_tokenizer
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.settings import HeadsConfig
+from multitask.service.explorer import DevSet, load_dev_sets
+from tests.conftest import COURSE_TASKS
+
+
+def build(encoder: Path, seed: int) -> MultitaskModel:
+    torch.manual_seed(seed)
+    tasks = {name: COURSE_TASKS[name] for name in ("sentiment", "paraphrase", "similarity")}
+    model = MultitaskModel(
+        BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, "mean", HeadsConfig("separate")
+    )
+    for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
+        torch.nn.init.normal_(parameter, std=0.3)
+    with torch.no_grad():
+        model.encoder.embeddings.word.weight.mul_(seed)  # the models' embeddings differ, too
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def models(tiny_encoder: Path) -> dict[str, MultitaskModel]:
+    return {"one": build(tiny_encoder, 1), "two": build(tiny_encoder, 2)}
+
+
+@pytest.fixture(scope="session")
+def dev_sets(models: dict[str, MultitaskModel], small_data: Path) -> dict[str, DevSet]:
+    return load_dev_sets(models, small_data, 20)
+
+
+@pytest.fixture(scope="session")
+def encoder(models: dict[str, MultitaskModel]) -> SentenceEncoder:
+    model = models["one"]
+    return SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)

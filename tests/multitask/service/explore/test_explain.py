@@ -1,0 +1,125 @@
+"""The effect of a word is the change of the prediction without it, or its integral: closed forms and slow sums."""
+
+import copy
+
+import pytest
+import torch
+
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import Prediction, interpret
+from multitask.service.explain import (
+    explained_number,
+    integrated_gradients,
+    occlusion,
+    without,
+    words_of,
+)
+from multitask.tasks.declarations import task_of
+from multitask.tasks.labels import Labelled
+from multitask.use.predict import shown_outputs
+from tests.multitask.service.conftest import TASKS, build
+
+TEXT = "Two dogs run, and the good band plays unheardof music."
+UNBOUNDED = {"kind": "regression", "text": ["s"], "label": "l", "learned_range": [1, 5]}
+PAIR = ["Two dogs run.", "The band plays for dogs."]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder) -> MultitaskModel:
+    """A task of every kind; one reads its pairs jointly, one separately."""
+    return build(tiny_encoder, length=None)
+
+
+def attribute(model, texts, steps=500):
+    """With so many steps because the kinks of ReLU and of bounded values slow the quadrature's convergence."""
+    found = model.predict_all([texts[0] if len(texts) == 1 else tuple(texts)])
+    return found, {
+        task: integrated_gradients(model, texts, task, explained_number(prediction), steps)
+        for task, (prediction,) in found.items()
+    }
+
+
+@pytest.mark.parametrize("texts", [["  A   gem, truly.\nFunny "], ["one two", "three"], ["", " "]])
+def test_a_row_without_a_word_has_the_others(texts):
+    words = words_of(texts)
+    everything = [(column, text) for column, each in enumerate(texts) for text in each.split()]
+    assert [(column, word.group()) for column, word in words] == everything
+    for number, word in enumerate(words):
+        left = without(texts, word)
+        found = [left] if isinstance(left, str) else left
+        kept = [(column, text) for column, each in enumerate(found) for text in each.split()]
+        assert kept == everything[:number] + everything[number + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("whole", "partial", "number", "effects"),
+    [
+        (Prediction("a", 0.7, {"b": 0.3, "a": 0.7}), [Prediction("b", 0.6, {"b": 0.6, "a": 0.4})], "a", [0.3, None]),
+        (Prediction(probabilities={"a": 0.2, "b": 0.4}), [Prediction(probabilities={"b": 0.1})], "b", [0.3, None]),
+        (Prediction(value=2.0), [Prediction(value=3.5)], "value", [-1.5, None]),
+    ],
+)
+def test_by_occlusion_effects_are_differences_of_predictions(whole, partial, number, effects):
+    found = occlusion(whole, partial, 2)
+    assert found.number == number
+    assert found.words == [pytest.approx(effects[0]), None]
+
+
+@pytest.mark.parametrize("texts", [[TEXT], PAIR], ids=["one", "pair"])
+def test_integrated_gradients_add_up_to_the_difference_from_the_baseline(model, texts):
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    predictions, found = attribute(model, texts)
+    assert len(found) == (3 if len(texts) == 1 else 2)
+    for task, effects in found.items():
+        (prediction,) = predictions[task]
+        value = prediction.probabilities[effects.number] if prediction.value is None else prediction.value
+        row, baseline = effects.ends
+        assert row == pytest.approx(value, abs=1e-5)
+        assert row != pytest.approx(baseline, abs=1e-3)  # there is something to explain
+        tolerance = 1e-3 if prediction.value is None else 0.02  # of 4 or 5 units; its bounds are kinks
+        assert sum(effects.words) == pytest.approx(row - baseline, abs=tolerance)
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    coarse = attribute(model, texts, steps=1)[1]
+    assert max(abs(sum(each.words) - each.ends[0] + each.ends[1]) for each in coarse.values()) > 0.01
+
+
+def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):
+    """500 points of the padded path, whose table of words a hook replaces."""
+    _, found = attribute(model, [TEXT])
+    own = copy.deepcopy(model)
+    batch = own.tokenizer([TEXT])
+    ids = batch.input_ids[0]
+    blank = torch.where(torch.isin(ids, torch.tensor(own.tokenizer.special_ids)), ids, own.tokenizer.pad_token_id)
+    blank[ids == own.tokenizer.backend.token_to_id("[UNK]")] = own.tokenizer.pad_token_id
+    row, baseline = (own.encoder.embeddings.word.weight[part].detach() for part in (ids, blank))
+    steps = 500
+    shares = ((torch.arange(steps) + 0.5) / steps)[:, None, None]
+    path = (baseline + shares * (row - baseline)).requires_grad_()
+    own.encoder.embeddings.word.register_forward_hook(lambda *_: path)
+    hidden = own.encoder(batch.input_ids.expand(steps, -1)).last_hidden_state
+    probabilities = own.heads["mood"](hidden.mean(dim=1)).softmax(dim=1)
+    chosen = own.tasks["mood"].names.index(found["mood"].number)
+    (gradient,) = torch.autograd.grad(probabilities[:, chosen].sum(), path)
+    tokens = (gradient.mean(dim=0) * (row - baseline)).sum(dim=1)
+    encoding = own.tokenizer.backend.encode(TEXT)
+    for (_, word), effect in zip(words_of([TEXT]), found["mood"].words, strict=True):
+        inside = [word.start() <= start and end <= word.end() and end > 0 for start, end in encoding.offsets]
+        assert effect == pytest.approx(tokens[inside].sum().item(), abs=5e-4)
+
+
+def test_words_that_are_cut_have_no_effect(tiny_encoder):
+    short = build(tiny_encoder, length=6)
+    for effects in attribute(short, [TEXT], steps=2)[1].values():
+        assert [effect is None for effect in effects.words] == [False] * 3 + [True] * 7
+
+
+@pytest.mark.parametrize("task", [*TASKS, "unbounded"])
+def test_numbers_are_those_of_predictions(task):
+    declared = task_of(task, {**TASKS, "unbounded": UNBOUNDED}[task])
+    outputs = torch.randn(7, declared.outputs) if declared.outputs > 1 else torch.randn(7) * 0.7 + 0.5
+    numbers = shown_outputs(declared, outputs).tolist()
+    for row, prediction in zip(numbers, interpret(declared, declared.estimate(outputs.numpy())), strict=True):
+        if isinstance(declared, Labelled):
+            assert dict(zip(declared.names, row, strict=True)) == pytest.approx(dict(prediction.probabilities))
+        else:
+            assert row == pytest.approx(prediction.value)

@@ -1,0 +1,167 @@
+"""Which batches make a step and an epoch."""
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from minbert.errors import InputError
+from multitask.base.device import Runtime
+from multitask.base.runs import Weights
+from multitask.stages.finetune import Finetuning
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.training_run import Start
+from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
+from multitask.training.settings import SchedulerConfig
+
+from .toy import TASKS, UPDATE, Toy
+
+CPU = torch.device("cpu")
+ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
+SIZES = {"sentiment": 10, "paraphrase": 64, "similarity": 27}
+SIZE = 8
+
+
+@pytest.fixture(scope="module")
+def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
+    """Finetuning of a configuration on sets of different sizes."""
+    data = shutil.copytree(small_data, tmp_path_factory.mktemp("sizes") / "data")
+    for stem, rows in zip(("ids-sst", "quora", "sts"), SIZES.values(), strict=True):
+        path = data / f"{stem}-train.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(islice(file, rows + 1))
+        path.write_text("".join(lines), newline="")
+
+    def build(scheduler: str, **changes) -> Finetuning:
+        config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
+        begin = Start.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
+        return Finetuning.load(begin, data, config, Runtime(CPU, "fp32"))
+
+    return build
+
+
+def rows_of(updates, name: str) -> list[int]:
+    return [int(row) for update in updates for batch in update if batch.source == name for row in batch.rows]
+
+
+def content(updates) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    return [tuple((batch.source, tuple(batch.rows.tolist())) for batch in update) for update in updates]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 1.0)], ids=str)
+def test_average_takes_the_gradient_of_the_weighted_mean(weights):
+    toy = Toy()
+    losses = Scheduler(FinetuneConfig(TASKS, task_weights=weights)).backward(toy, UPDATE)
+    np.testing.assert_allclose(toy.shared(), np.array(weights) @ toy.matrix() / 3)
+    assert list(losses.terms) == list(TASKS)
+    assert not any(term.requires_grad for term in losses.terms.values())
+
+
+def test_average_has_a_batch_of_every_task_in_each_step_and_ends_with_the_smallest_task():
+    scheduler = Scheduler(FinetuneConfig(("a", "b")))
+    updates = scheduler.arrange({"a": ROWS, "b": ROWS[::-1]}, np.random.default_rng(0))
+    assert content(updates) == [
+        (("a", (0, 1)), ("b", (4,))),
+        (("a", (2, 3)), ("b", (2, 3))),
+        (("a", (4,)), ("b", (0, 1))),
+    ]
+    assert scheduler.epoch_sizes({"a": 100, "b": 30}, 0) == {"a": 30, "b": 30}
+    assert Scheduler(FinetuneConfig(epoch_size=50)).epoch_sizes({"a": 100, "b": 30}, 3) == {"a": 50, "b": 50}
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
+def test_weights_must_be_positive_and_one_for_each_task(weights):
+    with pytest.raises(InputError):
+        FinetuneConfig(tasks=tuple(SIZES), task_weights=weights)
+
+
+def test_round_robins_train_on_one_task_in_each_step(problem):
+    together, alone = problem("average").plan(1), problem("batch_round_robin").plan(1)
+    assert content(alone) == [(batch,) for update in content(together) for batch in update]
+    assert [update[0].source for update in alone] == list(SIZES) * 2
+    updates = problem("epoch_round_robin").plan(1)
+    assert [len(update) for update in updates] == [1] * len(updates)
+    order = [name for name, size in SIZES.items() for _ in range(-(-size // SIZE))]
+    assert [update[0].source for update in updates] == order
+    assert all(sorted(rows_of(updates, name)) == list(range(size)) for name, size in SIZES.items())
+    short = problem("epoch_round_robin", epoch_size=16).plan(0)
+    assert [update[0].source for update in short] == [name for name in SIZES for _ in range(2)]
+
+
+def test_single_is_one_whole_set(problem):
+    updates = problem("single", tasks=("paraphrase",)).plan(2)
+    assert sorted(rows_of(updates, "paraphrase")) == list(range(SIZES["paraphrase"]))
+    assert content(updates) == content(problem("average", tasks=("paraphrase",)).plan(2))
+    with pytest.raises(InputError):
+        problem("single")
+
+
+# Sampling.
+
+
+def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) -> tuple[np.ndarray, np.ndarray]:
+    """How often each task is drawn, over many epochs or many seeds of one epoch, and its size."""
+    sizes = {"sentiment": 100, "paraphrase": 900, "similarity": 400}
+    scheduling = SchedulerConfig(**scheduling)
+    config = FinetuneConfig(tuple(SIZES), scheduler=name, epochs=epochs, batch_size=10, scheduling=scheduling)
+    draws = [(e, 0) for e in range(epochs)] if epoch is None else [(epoch, seed) for seed in range(60)]
+    taken = [build_scheduler(replace(config, seed=seed), CPU).epoch_sizes(sizes, e) for e, seed in draws]
+    assert all(sum(each.values()) == 300 for each in taken)  # three times the smallest set
+    return np.array([[each[name] // 10 for name in sizes] for each in taken]).sum(0), np.array(list(sizes.values()))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "arguments"),
+    [
+        (1.0, {"name": "proportional", "sampling_alpha": 1.0}),
+        (0.5, {"name": "proportional", "sampling_alpha": 0.5}),
+        (0.0, {"name": "proportional", "sampling_alpha": 0.0}),
+        (1.0, {"name": "annealed", "epoch": 0, "epochs": 9}),
+        (1 - 0.8 * 3 / 8, {"name": "annealed", "epoch": 3, "epochs": 9}),
+        (0.2, {"name": "annealed", "epoch": 8, "epochs": 9}),
+    ],
+    ids=str,
+)
+def test_tasks_are_drawn_by_size_to_the_power(alpha, arguments):
+    seen, sizes = counts(**arguments)
+    assert chisquare(seen, seen.sum() * sizes**alpha / (sizes**alpha).sum()).pvalue > 0.01
+    other = sizes ** (alpha + 0.3)
+    assert chisquare(seen, seen.sum() * other / other.sum()).pvalue < 1e-4  # the draws suffice to tell them apart
+
+
+def test_sampled_tasks_come_in_random_order():
+    scheduler = build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="proportional"), CPU)
+    orders = Counter()
+    for seed in range(600):
+        updates = scheduler.arrange({"a": ROWS[:2], "b": ROWS[:1]}, np.random.default_rng(seed))
+        assert sorted(content(updates)) == [(("a", (0, 1)),), (("a", (2, 3)),), (("b", (0, 1)),)]
+        orders["".join(update[0].source for update in updates)] += 1
+    assert set(orders) == {"aab", "aba", "baa"}
+    assert chisquare(list(orders.values())).pvalue > 0.01
+
+
+# The registry.
+
+
+@pytest.mark.parametrize("name", ["average", "batch_round_robin", "epoch_round_robin", "proportional"])
+def test_plans_are_functions_of_configuration_and_epoch(problem, name):
+    first, second = problem(name), problem(name)
+    second.plan(7)
+    assert content(first.plan(3)) == content(second.plan(3))
+    assert content(first.plan(3)) != content(first.plan(4))
+    assert content(first.plan(3)) != content(problem(name, seed=1).plan(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("pcgard", ", ".join(sorted(SCHEDULERS))), ("fusion", "run `multitask fuse`")]
+)
+def test_an_unknown_name_is_refused(name, told):
+    with pytest.raises(InputError) as caught:
+        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler=name), CPU)
+    assert told in str(caught.value)

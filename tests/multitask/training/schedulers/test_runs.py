@@ -1,0 +1,147 @@
+"""Schedulers within whole runs: cut and resumed, watched, in bf16."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.files import sha256_of_file
+from multitask.base.device import Runtime
+from multitask.base.options import RunOptions
+from multitask.base.runs import Artefact, Weights
+from multitask.models.settings import HeadsConfig
+from multitask.stages.finetune import Finetuning, finetune
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.training_run import Start
+from multitask.tasks.declarations import MAIN_TASKS
+from multitask.training.optimizer import Optimizer
+from multitask.training.settings import OptimizerConfig
+
+from .toy import needs
+
+CONFIG = FinetuneConfig(
+    MAIN_TASKS, epochs=2, batch_size=6, epoch_size=18, optimizer=OptimizerConfig(learning_rate=1e-3)
+)
+WATCHED = ("cosine", "norm")
+
+
+def config_of(name: str, **changes) -> FinetuneConfig:
+    needs(name)
+    tasks = ("similarity",) if name == "single" else CONFIG.tasks
+    return replace(CONFIG, scheduler=name, tasks=tasks, **changes)
+
+
+@pytest.fixture
+def run(one_layer: Path, small_data: Path, tmp_path: Path):
+    """Fine-tune the tiny encoder on the small data."""
+
+    def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Artefact:
+        options = RunOptions(**{"device": "cpu", "precision": "fp32", "runs": tmp_path / runs, **changes})
+        return finetune(str(one_layer), small_data, config, options)
+
+    return call
+
+
+@pytest.fixture
+def problem(one_layer: Path, small_data: Path):
+    """The first state of such a run, without dropout."""
+
+    def build(config: FinetuneConfig) -> Finetuning:
+        config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
+        begin = Start.load(Weights(str(one_layer)), config.pooling, config.seed)
+        return Finetuning.load(begin, small_data, config, Runtime(torch.device("cpu"), "fp32"))
+
+    return build
+
+
+def weights(artefact: Artefact) -> dict[str, str]:
+    return {
+        f"{path.parent.name}/{path.name}": sha256_of_file(path)
+        for path in artefact.folder.glob("checkpoints/**/*.safetensors")
+    }
+
+
+def lines(artefact: Artefact, watched: bool = True) -> list[dict]:
+    """metrics.jsonl without times; with `watched=False` also without watched values."""
+    found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+    if not watched:
+        for line in found:
+            line["training"] = {n: v for n, v in line["training"].items() if n.split()[0] not in WATCHED}
+    return found
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
+    changes = {"annealed": {"conflicts_every": 2}, "gradvac": {"batch_size": 2, "accumulate": 3}}
+    config = config_of(name, **changes.get(name, {}))
+    whole = run(config, "whole")
+    original = Optimizer.step
+
+    def step(self, number):
+        if number == 4:
+            raise Cut
+        original(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", step)
+        with pytest.raises(Cut):
+            run(config, save_every=0.0)
+    torch.manual_seed(99)  # the generator comes from the saved state
+    resumed = run(config)
+    assert weights(resumed) == weights(whole)
+    np.testing.assert_equal(lines(resumed), lines(whole))
+
+
+@pytest.mark.parametrize("name", ["pcgrad", "batch_round_robin", "single"])
+def test_watching_conflicts_changes_nothing(run, name):
+    plain, watching = run(config_of(name)), run(config_of(name, conflicts_every=2))
+    assert weights(watching) == weights(plain)
+    np.testing.assert_equal(lines(watching, watched=False), lines(plain))
+    seen = [{n for n in line["training"] if n.split()[0] in WATCHED} for line in lines(watching)]
+    pairs = {"cosine sentiment/paraphrase", "cosine sentiment/similarity", "cosine paraphrase/similarity"}
+    alone = name == "single"
+    expected = {"norm similarity"} if alone else pairs | {f"norm {task}" for task in CONFIG.tasks}
+    assert seen == [expected, expected]
+
+
+def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
+    training = problem(config_of("batch_round_robin"))
+    looked = []
+    original = type(training.scheduler).conflicts
+    monkeypatch.setattr(
+        type(training.scheduler), "conflicts", lambda self, *given: looked.append(given[1]) or original(self, *given)
+    )
+    update = training.plan(0)[0]
+    first, again, later = (training.watch(update, step) for step in (3, 3, 4))
+    assert first == again
+    assert first != later
+    for found in looked:
+        assert [batch.source for batch in found] == list(CONFIG.tasks)
+        assert all(len({*batch.rows.tolist()}) == CONFIG.batch_size for batch in found)
+        assert all(batch.rows.min() >= 0 and batch.rows.max() < 64 for batch in found)
+
+
+@pytest.mark.parametrize("name", ["average", "graddrop", "imtl_g", "nash_mtl", "famo"])
+def test_schedulers_train_in_bf16(run, name):
+    artefact = run(config_of(name, epochs=1, epoch_size=16, conflicts_every=1), precision="bf16")
+    (line,) = artefact.history()
+    assert all(np.isfinite(value) for value in line["training"].values())
+
+
+def test_what_a_scheduler_learns_is_trained_but_not_kept(run, problem):
+    names = {name for name, _ in problem(config_of("uncertainty")).module.named_parameters() if "scheduler" in name}
+    assert names == {"scheduler.scalarizer.log_var"}
+    learned, plain = run(config_of("uncertainty", epochs=1)), run(config_of("average", epochs=1))
+    last = learned.history()[-1]["training"]
+    assert all(last[f"weight {task}"] != 0.5 for task in CONFIG.tasks)
+    files = [
+        {path.name: path.stat().st_size for path in artefact.model_folder().glob("*.safetensors")}
+        for artefact in (learned, plain)
+    ]
+    assert files[0] == files[1]

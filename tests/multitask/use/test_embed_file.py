@@ -1,0 +1,201 @@
+"""Embeddings of a file equal those of the encoder on all sentences, whatever the blocks."""
+
+import gzip
+import json
+import os
+import shutil
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.data import messages as problems
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.use import embed as module
+from multitask.use.embed import Index, embed_file
+from multitask.use.search import search
+
+SENTENCES = [f"It is {word}." for word in ("time", "short", "a film", "what was promised", "over")]
+
+
+@pytest.fixture
+def encoder(tiny_encoder):
+    return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+
+
+@pytest.mark.parametrize(("block", "normalize", "size"), [(1, False, 32), (2, True, 9), (5, False, 9), (100, True, 32)])
+def test_embeddings_equal_those_of_all_sentences(encoder, tmp_path, monkeypatch, block, normalize, size):
+    monkeypatch.setattr(module, "SENTENCES_PER_BLOCK", block)
+    (tmp_path / "t.txt").write_text("\n" + "\n".join(SENTENCES) + "\n\n")
+    shape = embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, normalize, dimensions=size)
+    found = np.load(tmp_path / "e.npy")
+    assert found.shape == shape == (len(SENTENCES), size)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=normalize, dimensions=size), atol=1e-6)
+
+
+def test_blank_lines_are_skipped_and_texts_that_cannot_be_read_are_counted_once(encoder, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "SENTENCES_PER_BLOCK", 2)
+    (tmp_path / "t.txt").write_text(
+        "\u1781\n\u200b\u200d\n" + "\n".join(SENTENCES[:3]) + "\n\ufeff \n\u1782\n", "utf-8"
+    )
+    assert embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)[0] == 5
+    assert [message.partition(",")[0] for message in caplog.messages] == [
+        f"{tmp_path / 't.txt'}: skipped 2 blank lines",
+        f"{tmp_path / 't.txt'}: most tokens of 2 of 5 texts are unknown ([UNK])",
+    ]
+    assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == ["\u1781", *SENTENCES[:3], "\u1782"]
+
+
+def test_a_file_that_changes_while_it_is_read_has_no_embeddings(encoder, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    embed = encoder.encode
+
+    def changing(*inputs, **options):
+        (tmp_path / "t.txt").write_text("\n".join(reversed(SENTENCES)))
+        return embed(*inputs, **options)
+
+    monkeypatch.setattr(encoder, "encode", changing)
+    with pytest.raises(InputError, match=r"t\.txt: changed while it was read; run the command again"):
+        embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
+
+
+def test_a_column_of_a_table(encoder, tmp_path):
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in SENTENCES))
+    embed_file(encoder, tmp_path / "t.jsonl", tmp_path / "e.npy", "body", False)
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), encoder.encode(SENTENCES), atol=1e-6)
+
+
+def files_of_titles(folder):
+    """Files with the titles and bodies of SENTENCES, an empty one last, and the options that read them."""
+    titles = [("Té", SENTENCES[0]), ("", SENTENCES[1]), ("n/a", SENTENCES[2]), ("U", "")]
+    text = "".join(f'"{title}";{body}\n' for title, body in titles)
+    (folder / "t.csv").write_bytes(f"made in May\ntitle;body\n{text}".encode("cp1252"))
+    (folder / "t.log.gz").write_bytes(gzip.compress(f"title|body\n{text.replace(';', '|')}".encode("utf-16")))
+    book = pytest.importorskip("openpyxl").Workbook()
+    sheet = book.create_sheet("Two")
+    for row in ([None], ["title", "body"], *titles):
+        sheet.append(row)
+    book.save(folder / "t.xlsx")
+    yield "t.csv", ["--separator", ";", "--encoding", "cp1252", "--skip-rows", "1", "--missing", "n/a"]
+    yield "t.log.gz", ["--separator", "|", "--encoding", "utf-16", "--missing", "n/a"]
+    yield "t.xlsx", ["--sheet", "Two", "--skip-rows", "1", "--missing", "n/a"]
+
+
+def test_files_of_any_format_are_embedded_and_searched(encoder, tmp_path, caplog, capsys):
+    model = ["--model", encoder.name, "--device", "cpu", "--precision", "fp32"]
+    texts = [f"Té: {SENTENCES[0]}", f": {SENTENCES[1]}", f": {SENTENCES[2]}", "U:"]
+    for name, options in files_of_titles(tmp_path):
+        file, index = str(tmp_path / name), str(tmp_path / "e.npy")
+        assert main(["embed", file, index, "--column", "{title}: {body}", *options, *model]) == 0
+        np.testing.assert_allclose(np.load(index), encoder.encode(texts), atol=1e-6)
+        assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == texts
+        capsys.readouterr()
+        queries = ["search", index, file, "--column", "query: {body}", *options, *model, "--top", "1"]
+        assert main(queries) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["query"] for row in found] == [*(f"query: {text}" for text in SENTENCES[:3]), ""]
+        assert all(row["text"] == texts[row["row"]] for row in found)
+    assert caplog.text.count("1 empty texts") == 3
+
+
+def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
+    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", "query: {text}", False)
+    prompted = encoder.encode(SENTENCES, prompt="query: {text}")
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), prompted, atol=1e-6)
+    np.testing.assert_allclose(prompted, encoder.encode([f"query: {text}" for text in SENTENCES]), atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[0], prompt="query: {text}"), prompted[0], atol=1e-6)
+    with pytest.raises(InputError, match=r'prompt is "query: "; expected \{text\} where the sentence stands'):
+        encoder.encode(SENTENCES, prompt="query: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("t.txt", "\n \n", None, "no sentence"),
+        ("t.txt", "\u00e9\n", None, r"save the file as UTF-8, or set encoding in the tasks file, or --encoding$"),
+        ("t.csv", "body\nx\n", None, "--column"),
+        (
+            "t.csv",
+            "body;x\ny;z\n",
+            "body",
+            r'the only column is "body;x"; set separator in the tasks file, or --separator$',
+        ),
+        ("t.csv", 'body\n"y\n', "body", r"quotes inside it to be doubled \(or .* or --no-quotes\)$"),
+        ("t.csv", "body,title\nx,y\n", "{titel}: {body}", r"t.csv: no column titel; .*; did you mean title\?$"),
+        ("t.jsonl", '{"body": "x"}\n{"body": 3}\n', "body", "t.jsonl:2: body is 3"),
+    ],
+)
+def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, name, content, column, message):
+    (tmp_path / name).write_text(content, encoding="cp1252")
+    with pytest.raises(InputError, match=message):
+        embed_file(encoder, tmp_path / name, tmp_path / "e.npy", column, False)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("dtype", "size", "error"), [("float32", 9, 1e-6), ("float16", 32, 1e-3)])
+def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, size, error):
+    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "of" / "e.npy", None, True, dtype, size)
+    moved = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-moved")
+    index = Index.open(moved / "of" / "e.npy", encoder)
+    expected = encoder.encode(SENTENCES, normalize=True, dimensions=size)
+    assert index.vectors.shape == (len(SENTENCES), size)
+    assert index.vectors.dtype == dtype
+    np.testing.assert_allclose(index.vectors, expected, atol=error)
+    assert index.texts_of({4, 1}) == {1: SENTENCES[1], 4: SENTENCES[4]}
+    found = search(expected[2:4], index.vectors, 3)
+    np.testing.assert_array_equal(found.indices[:, 0], [2, 3])
+    np.testing.assert_allclose(
+        found.scores, np.take_along_axis(expected[2:4] @ expected.T, found.indices, 1), atol=error
+    )
+
+
+def other_model(folder):
+    (folder / "e.npy.json").write_text((folder / "e.npy.json").read_text().replace('"model": "', '"model": "0'))
+
+
+def in_8_bits(folder):
+    (folder / "e.npy.json").write_text((folder / "e.npy.json").read_text().replace("float32", "int8"))
+
+
+CHANGES = {
+    "written with other weights": other_model,
+    "has changed since": lambda folder: (folder / "t.txt").write_text("another"),
+    "t.txt: no such file": lambda folder: (folder / "t.txt").unlink(),
+    "e.npy.json, which names its model, is missing": lambda folder: (folder / "e.npy.json").unlink(),
+    "e.npy: no such file": lambda folder: (folder / "e.npy").unlink(),
+    "or damaged": lambda folder: (folder / "e.npy").write_bytes((folder / "e.npy").read_bytes()[:-1]),
+    "not an array": lambda folder: (folder / "e.npy").write_bytes(
+        (folder / "e.npy").read_bytes().replace(b"(5", b"((")
+    ),
+    "not the array that": lambda folder: np.save(folder / "e.npy", np.zeros((5, 32))),
+    "model is missing": lambda folder: (folder / "e.npy.json").write_text("{}"),
+    "dtype is": in_8_bits,
+}
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_an_index_that_does_not_fit_is_refused(encoder, tmp_path, message):
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    CHANGES[message](tmp_path)
+    with pytest.raises(InputError, match=message):
+        Index.open(tmp_path / "e.npy", encoder)
+
+
+def test_an_index_of_standard_input_has_no_texts(encoder, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(problems, "STANDARD_INPUT", str(tmp_path / "pipe"))
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=["\n".join(SENTENCES)], daemon=True)
+    writer.start()
+    embed_file(encoder, tmp_path / "pipe", tmp_path / "e.npy", None, False)
+    writer.join()
+    index = Index.open(tmp_path / "e.npy", encoder)
+    np.testing.assert_allclose(index.vectors, encoder.encode(SENTENCES), atol=1e-6)
+    with pytest.raises(InputError, match="came from standard input and were not kept; embed a file"):
+        index.texts()

@@ -1,0 +1,190 @@
+"""Mined negatives equal those of slow loops over all texts, and those of sentence-transformers."""
+
+import re
+from hashlib import sha256
+from importlib.util import find_spec
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from minbert.errors import InputError
+from multitask.data.examples import Unread
+from multitask.data.tables import Format
+from multitask.use import mine as module
+from multitask.use.embed import Index, embed_file
+from multitask.use.hard_negatives import HardNegatives
+from multitask.use.mine import choose, index_of, mined_rows, negatives_of, read_pairs
+
+WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue", "old", "new"], repeat=2)]
+
+
+class Stub:
+    """Random embeddings that depend on the text alone, whatever its case and marks."""
+
+    name, identity, unread = "stub", "0", Unread()
+
+    def encode(self, texts, normalize=False, dimensions=None):
+        drawn = [np.random.default_rng([*sha256(key(text).encode()).digest()]).normal(size=16) for text in texts]
+        found = np.array(drawn, np.float32)[:, :dimensions]
+        return found / np.linalg.norm(found, axis=1, keepdims=True) if normalize else found
+
+
+def key(text):
+    return re.sub(r"\W", "", text).lower()
+
+
+def cosine(first, second):
+    a, b = Stub().encode([first, second], normalize=True).astype(np.float64)
+    return float(a @ b)
+
+
+def slow_negatives(anchors, positives, corpus, options, same_meaning):
+    """The nearest first negatives of each anchor, by its key."""
+    found, pairs = {}, [(key(a), key(b)) for a, b in zip(anchors, positives, strict=True)]
+    for anchor in anchors:
+        own = [b for a, b in zip(anchors, positives, strict=True) if key(a) == key(anchor)]
+        known = {key(anchor), *map(key, own)}
+        known |= {key(a) for a, b in zip(anchors, positives, strict=True) if key(b) == key(anchor)}
+        for _ in pairs if same_meaning else ():  # no chain is longer
+            known |= {text for pair in pairs if known & {*pair} for text in pair}
+        candidates = {}
+        for text in corpus:
+            if key(text) not in known:
+                candidates.setdefault(key(text), text)
+        nearest = sorted(candidates.values(), key=lambda text: -cosine(anchor, text))
+        lowest = min(cosine(anchor, positive) for positive in own)
+        limit = lowest - (options.margin or 0)
+        if options.relative_margin is not None:
+            limit = min(limit, lowest - abs(lowest) * (1 - options.relative_margin))
+        elif options.margin is None:
+            limit = 1.0
+        within = [text for text in nearest[slice(*options.ranks)] if cosine(anchor, text) <= limit]
+        found[key(anchor)] = within[: options.negatives]
+    return found
+
+
+TEXTS = st.sampled_from([*WORDS, "Red, green!", "OLD NEW", "old  new."])
+OPTIONS = st.builds(
+    HardNegatives,
+    ranks=st.sampled_from([(0, 5), (2, 9), (0, 100), (20, 40)]),
+    margin=st.sampled_from([None, 0.0, 0.2]),
+    relative_margin=st.sampled_from([None, 0.5, 0.95]),
+    negatives=st.integers(1, 4),
+)
+ANY = HardNegatives(relative_margin=None, negatives=4)
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8),
+    st.lists(TEXTS, min_size=1, max_size=30),
+    OPTIONS,
+    st.booleans(),
+)
+@example([("red red", "red green"), ("red blue", "red green")], ["red red", "red green", "red blue", "old"], ANY, True)
+def test_negatives_equal_a_slow_loop(tmp_path_factory, pairs, corpus, options, same_meaning):
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "t.txt").write_text("\n".join(corpus))
+    embed_file(Stub(), folder / "t.txt", folder / "e.npy", None, False)
+    anchors, positives = map(list, zip(*pairs, strict=True))
+    index = Index.open(folder / "e.npy", Stub())
+    negatives = negatives_of(Stub(), pairs, index, options, same_meaning)
+    expected = slow_negatives(anchors, positives, corpus, options, same_meaning)
+    assert [[key(corpus[row]) for row in rows] for rows in negatives.values()] == [
+        list(map(key, texts)) for texts in expected.values()
+    ]
+    first = [key(text) for text in corpus]
+    assert all(row == first.index(first[row]) for rows in negatives.values() for row in rows)
+    triplets = list(mined_rows(pairs, negatives, index, "triplets"))
+    assert [(a, p) for a, p, _ in triplets] == [(a, p) for a, p in pairs for _ in expected[key(a)]]
+    labelled = list(mined_rows(pairs, negatives, index, "pairs"))
+    assert [(a, p) for a, p, label in labelled if label] == pairs
+    assert sum(not label for *_, label in labelled) == sum(map(len, negatives.values()))
+
+
+def test_random_negatives_are_drawn_among_all_that_may_be_and_by_the_seed():
+    scores, usable = np.linspace(1, 0, 12, dtype=np.float32), np.arange(12) != 3
+    options = HardNegatives(ranks=(1, 8), negatives=2, sampling="random")
+
+    def drawn(seed):
+        draw = np.random.default_rng(seed)
+        return np.array([choose(scores, usable, 0.7, options, draw) for _ in range(4000)])
+
+    chosen = drawn(0)
+    shares = np.bincount(chosen.ravel(), minlength=12) / 4000
+    # rank 1 is skipped, 3 is known, up to column 3 the cosine is too high, 8 is the last
+    np.testing.assert_allclose(shares[4:9], 2 / 5, atol=0.04)
+    assert not shares[[0, 1, 2, 3, 9, 10, 11]].any()
+    assert (drawn(0) == chosen).all()
+    assert (drawn(1) != chosen).any()
+
+
+def test_blocks_of_anchors_change_nothing(tmp_path, monkeypatch):
+    pairs = list(zip(WORDS[:9], WORDS[9:18], strict=True))
+    options = HardNegatives(ranks=(0, 6), negatives=2, sampling="random", relative_margin=None)
+    with index_of(Stub(), pairs, None, None, tmp_path / "new" / "o.csv", Format()) as corpus:
+        assert sorted(corpus.texts()) == sorted(WORDS[:18])
+        whole = negatives_of(Stub(), pairs, corpus, options)
+        monkeypatch.setattr(module, "ANCHORS_PER_BLOCK", 2)
+        parts = negatives_of(Stub(), pairs, corpus, options)
+    assert [len(rows) for rows in whole.values()] == [2] * 9
+    assert parts == whole
+    assert not list((tmp_path / "new").iterdir())
+
+
+@pytest.mark.skipif(
+    find_spec("sentence_transformers") is None or find_spec("datasets") is None,
+    reason="needs the extras sentence-transformers and datasets",
+)
+@pytest.mark.parametrize(("margin", "share", "negatives"), [(None, None, 4), (0.1, None, 3), (None, 0.9, 2)])
+def test_sentence_transformers_mines_the_same(tmp_path, margin, share, negatives):
+    from datasets import Dataset
+    from sentence_transformers.util import cos_sim, mine_hard_negatives, pairwise_cos_sim
+
+    class Model(Stub):
+        device, similarity, similarity_pairwise = "cpu", staticmethod(cos_sim), staticmethod(pairwise_cos_sim)
+
+        def encode_query(self, texts, **_):
+            return self.encode(texts, normalize=True)
+
+        encode_document = encode_query
+
+    anchors, positives = WORDS[:8], WORDS[8:16]
+    theirs = mine_hard_negatives(
+        Dataset.from_dict({"anchor": anchors, "positive": positives}),
+        Model(),
+        corpus=WORDS[8:],
+        range_max=10,
+        absolute_margin=margin,
+        relative_margin=None if share is None else 1 - share,
+        num_negatives=negatives,
+        verbose=False,
+    )
+    (tmp_path / "t.txt").write_text("\n".join(WORDS[8:]))
+    options = HardNegatives(ranks=(0, 10), margin=margin, relative_margin=share, negatives=negatives)
+    pairs = list(zip(anchors, positives, strict=True))
+    with index_of(Stub(), pairs, tmp_path / "t.txt", None, tmp_path / "o.csv", Format()) as corpus:
+        rows = list(mined_rows(pairs, negatives_of(Stub(), pairs, corpus, options), corpus, "triplets"))
+    assert rows == [(row["anchor"], row["positive"], row["negative"]) for row in theirs]
+
+
+def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
+    (tmp_path / "t.jsonl").write_text(
+        '{"q": "a", "sentence1": "b", "sentence2": "c"}\n{"q": "", "sentence1": "d", "sentence2": "e"}'
+    )
+    assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data) == [("b", "c"), ("d", "e")]
+    assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data) == [("a", "c")]
+    (tmp_path / "t.csv").write_text("sent0,sent1\n,a\n")
+    with pytest.raises(InputError, match="no pair"):
+        read_pairs(str(tmp_path / "t.csv"), (), small_data)
+    assert all(map(all, read_pairs("quora", (), small_data)))
+    (tmp_path / "t.csv").write_text("q;title;body\né;b;c\n;d;e\n", encoding="cp1252")
+    columns, written = ("query: {q}", "{title}. {body}"), Format(separator=";", encoding="cp1252")
+    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written) == [("query: é", "b. c")]
+    for column, corpus in ((None, ["A;B", "é"]), ("p: {A}", ["p: é"])):  # lines have no separator
+        text = "A;B\né;x\n" if column else "A;B\né\n"
+        (tmp_path / "lines.txt").write_text(text, encoding="cp1252")
+        with index_of(Stub(), [("a", "b")], tmp_path / "lines.txt", column, tmp_path / "o.csv", written) as index:
+            assert list(index.texts()) == corpus

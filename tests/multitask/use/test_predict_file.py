@@ -1,0 +1,414 @@
+"""Predictions of a file: columns are kept in every format, and values equal those of the model's own `predict`."""
+
+import datetime
+import gzip
+import json
+import os
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+
+from minbert.errors import InputError
+from minbert.model import BertModel
+from minbert.tokenizer import load_tokenizer
+from multitask.base.device import Runtime
+from multitask.cli.main import main
+from multitask.data import read_tables
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import Prediction
+from multitask.models.settings import HeadsConfig
+from multitask.tasks.declarations import load_tasks, task_of
+from multitask.use import predict as module
+from multitask.use.predict import predict_file, write_prediction_files
+from tests.multitask.declared import model_of_every_kind
+
+FP32 = ("--device", "cpu", "--precision", "fp32")
+CPU = Runtime(torch.device("cpu"), "fp32")
+ROWS = [
+    {"number": str(i), "question": f"Who made the {word}?", "one": f" a {word}", "two": f"the {word}, twice", "note": n}
+    for i, (word, n) in enumerate([("film", 'said "so"'), ("time", ""), ("board", "a, b"), ("tea", "é\tö"), ("", " x")])
+]
+
+
+@pytest.fixture
+def model(tiny_encoder):
+    return model_of_every_kind(tiny_encoder)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(module, "ROWS_PER_BLOCK", 2)  # so that files have several
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def write(path, rows):
+    if separator := SEPARATORS.get(path.suffixes[0]):
+        pandas.DataFrame(rows).to_csv(path, sep=separator, index=False)  # pandas compresses by the name
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read(path):
+    if separator := SEPARATORS.get(path.suffixes[0]):
+        return pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False).to_dict("records")
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).to_pylist()
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        *(("i.csv", "o.parquet"), ("i.tsv", "o.csv.gz"), ("i.jsonl", "o.tsv"), ("i.parquet", "o.jsonl")),
+        *(("i.csv.gz", "o.jsonl.gz"), ("i.parquet", "o.parquet"), ("i.jsonl", "o.csv")),
+    ],
+)
+def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output):
+    write(tmp_path / source, ROWS)
+    assert predict_file(model, [], tmp_path / source, tmp_path / output, CPU, probabilities=True) == len(ROWS)
+    found = read(tmp_path / output)
+    assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS
+    singles = model.predict_all([row["question"] for row in ROWS])
+    pairs = model.predict_all([(row["one"], row["two"]) for row in ROWS])
+    for i, row in enumerate(found):
+        assert row["topic"] == singles["topic"][i].label
+        assert float(row["topic_probability"]) == pytest.approx(singles["topic"][i].probability, abs=1e-5)
+        for label, probability in singles["topic"][i].probabilities.items():
+            assert float(row[f"topic_probability_{label}"]) == pytest.approx(probability, abs=1e-5)
+        tags = row["tags"] if isinstance(row["tags"], list) else [tag for tag in row["tags"].split("|") if tag]
+        assert tags == list(singles["tags"][i].labels)
+        assert float(row["stars"]) == pytest.approx(singles["stars"][i].value, abs=1e-4)
+        assert row["entails"] == pairs["entails"][i].label
+        assert float(row["similar"]) == pytest.approx(pairs["similar"][i].value, abs=1e-4)
+
+
+def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path):
+    (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
+    predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Who made it?", "Why?"]
+    assert [row["topic"] for row in read(tmp_path / "o.csv")] == [
+        p.label for p in model.predict("topic", ["Who made it?", "Why?"])
+    ]
+    (tmp_path / "i.txt").write_text("a film\ta movie\n")
+    predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
+
+
+def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
+    texts = [row["question"] for row in ROWS]
+    asked, again, twice = (
+        [p.probability for p in model.predict("topic", [form.format(text) for text in texts])]
+        for form in ("ask: {}", "ask: {0}: {0}", "ask: {0} {0}")
+    )
+    model.tasks["topic"] = replace(model.tasks["topic"], text=("ask: {question}",))
+    pandas.DataFrame({"question": texts, "other": texts}).to_csv(tmp_path / "i.csv", index=False)
+    (tmp_path / "i.txt").write_text("\n".join(texts))
+    files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
+    files += [("i.csv", ("{question}: {other}",), again), ("i.csv", ("question", "other"), twice)]
+    for name, columns, expected in files:
+        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, columns)
+        found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
+        assert found == pytest.approx(expected, abs=1e-5)
+    assert asked != pytest.approx(twice, abs=1e-3)
+
+
+def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
+    (tmp_path / "i.txt").write_text("Who made it?\n")
+    predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    singles = {name for name, task in model.tasks.items() if not task.pair}
+    assert {"topic"} <= singles <= read(tmp_path / "o.csv")[0].keys()
+    assert "not predicted: same, which reads one, two" in caplog.text
+    (tmp_path / "i.csv").write_text("one,two\na film,a movie\n")
+    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert not singles & read(tmp_path / "o.csv")[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("row", "tasks", "columns", "message"),
+    [
+        ({}, ["topic", "same"], ("one",), "same reads 2 columns of text"),
+        ({}, ["topic"], ("body",), "i.jsonl: no column body; the columns are"),
+        ({}, ["topics"], (), 'no task "topics"'),
+        ({"question": 3}, ["topic"], (), "i.jsonl:6: question is 3"),
+        ({"topic": "mine"}, ["topic"], (), "i.jsonl:6: has the column topic already"),
+    ],
+)
+def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(
+    model, tmp_path, monkeypatch, row, tasks, columns, message
+):
+    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # so that the last row is not known when the file is opened
+    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], **row}])
+    with pytest.raises(InputError, match=message):
+        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, columns)
+    assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
+
+
+def test_a_row_that_cannot_be_read_is_found_before_anything_is_computed(model, tmp_path, monkeypatch):
+    (tmp_path / "i.csv").write_text("question,note\n" + "Who?,\n" * 9 + "Why?\n")
+    monkeypatch.setattr(module, "predict_columns", None)
+    with pytest.raises(InputError, match=r"i\.csv:11: "):
+        predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+
+
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
+def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, output, monkeypatch):
+    write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
+    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
+    with pytest.raises(InputError, match="a row has the column extra"):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("notes", "output", "message"),
+    [
+        ([1, 2, "three"], "o.parquet", "no common type in parquet"),
+        ([10**30], "o.parquet", "no common type in parquet"),
+        ([float("inf")], "o.jsonl", "note is Infinity, which JSON cannot hold"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, message):
+    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in notes])
+    with pytest.raises(InputError, match=message):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    assert not (tmp_path / output).exists()
+
+
+def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
+    write(tmp_path / "i.csv", ROWS)
+    found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
+    answers = iter([{"tags": found[:2]}, {"tags": found[2:4]}, {"tags": found[4:]}])
+    monkeypatch.setattr(module, "predict_columns", lambda *_: next(answers))
+    predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet", CPU)
+    assert [row["tags"] for row in read(tmp_path / "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
+
+
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
+def test_a_file_without_rows_gives_a_table_without_rows(model, tmp_path, output):
+    (tmp_path / "i.csv").write_text("question,note\n")
+    assert predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / output, CPU) == 0
+    assert read(tmp_path / output) == []
+
+
+def test_parquet_is_written_to_standard_output_as_jsonl(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    day = datetime.date(2024, 2, 29)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"question": "Who?", "day": day}]), tmp_path / "i.parquet")
+    predict_file(model, ["topic"], tmp_path / "i.parquet", Path("-"), CPU)
+    assert json.loads(capsys.readouterr().out)["day"] == "2024-02-29"
+    assert [path.name for path in tmp_path.iterdir()] == ["i.parquet"]
+
+
+def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny_encoder, tmp_path):
+    task = task_of("d", {"kind": "pair_regression", "text": ["sentence2", "sentence1"], "label": "far"})
+    torch.manual_seed(0)
+    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    model = MultitaskModel(encoder, tokenizer, {"d": task}, "mean", HeadsConfig(pairs="joint")).eval()
+    (tmp_path / "i.csv").write_text("sentence1,sentence2\na film,good time\n")
+    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    one, other = (p.value for p in model.predict("d", [("a film", "good time"), ("good time", "a film")]))
+    assert abs(one - other) > 1e-4
+    assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(other, abs=1e-5)
+    named = ("sentence1", "sentence2")
+    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU, named)
+    assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
+
+
+def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output(model, tmp_path, capsys):
+    model.save(tmp_path / "model")
+    reading, writing = os.pipe()
+    own = os.dup(0)
+    os.write(writing, b"question\nWho made it?\n")
+    os.close(writing)
+    os.dup2(reading, 0)
+    arguments = ["predict", "--model", str(tmp_path / "model"), "--task", "topic", "--input", "-"]
+    try:
+        assert main([*arguments, "--input-format", "csv", "--precision", "fp32"]) == 0
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reading)
+    header, row = capsys.readouterr().out.splitlines()
+    assert header == "question,topic,topic_probability"
+    assert row.split(",")[:2] == ["Who made it?", model.predict("topic", ["Who made it?"])[0].label]
+
+
+def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
+    """At most one block of rows is in memory when it is written."""
+    with (tmp_path / "i.csv").open("w") as file:
+        file.write("question\n" + "Who?\n" * 25)
+    sizes = []
+
+    @contextmanager
+    def writer(*_):
+        yield lambda rows: sizes.append(len(rows))
+
+    monkeypatch.setattr(module, "table_writer", writer)
+    predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert sizes == [2] * 12 + [1]
+
+
+def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
+    model, tmp_path, monkeypatch, caplog, capsys
+):
+    caplog.set_level("INFO")
+    write(tmp_path / "i.csv", ROWS[:4])
+    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    assert caplog.messages == []  # it takes less than ten seconds
+    expected = capsys.readouterr()
+    ticks = count(step=20.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    assert capsys.readouterr() == expected
+    done = [
+        float(re.fullmatch(r"(\d+) of 4 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages
+    ]
+    assert len(done) >= 4  # each block has two passes: of the single texts, and of the pairs
+    assert done == sorted(done)
+    assert done[-1] == 4
+
+
+def test_a_column_name_that_occurs_twice_is_refused(model, tmp_path):
+    (tmp_path / "i.csv").write_text("question,a,a\nWho?,1,2\n")
+    (tmp_path / "i.jsonl").write_text('{"question": "Why?"}\n{"question": "Who?", "a": 1, "a": 2}\n')
+    for name in ("i.csv", "i.jsonl"):
+        with pytest.raises(InputError, match=rf"{name}.*\ba\b.*(twice|2 times)"):
+            predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.jsonl", CPU)
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
+    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "flag": True, "nothing": None}
+    write(tmp_path / "i.jsonl", [{"question": "Who?", **nested}])
+    predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv", CPU)
+    (row,) = read(tmp_path / "o.csv")
+    assert {name: json.loads(row[name]) for name in ("list", "object", "flag")} == {
+        name: nested[name] for name in ("list", "object", "flag")
+    }
+    assert row["nothing"] == ""
+    numbers = [{"question": "Who?", "price": float("nan"), "parts": [1.5, float("nan")]}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(numbers), tmp_path / "i.parquet")
+    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.jsonl", CPU)
+
+    def no_number(text):
+        pytest.fail(f"{text} is no JSON")
+
+    row = json.loads((tmp_path / "o.jsonl").read_text(), parse_constant=no_number)
+    assert (row["price"], row["parts"]) == (None, [1.5, None])
+
+
+def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
+    write(tmp_path / "i.csv", [{"question": text} for text in ("Who?", " ", "Why?", "a", "\u200b\u200d", "b")])
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    (message,) = caplog.messages
+    assert message == f"{tmp_path / 'i.csv'}: predicted 2 rows with an empty text (lines 3, 6)"
+    caplog.clear()
+    model.predict("topic", ["Who?", "\ufeff", " "])
+    model.predict("same", [("a", "b"), ("a", "")])
+    assert caplog.messages == [
+        "predicted 2 rows with an empty text (rows 1, 2, counted from 0)",
+        "predicted 1 row with an empty text (row 1, counted from 0)",
+    ]
+
+
+def test_texts_that_the_tokenizer_cannot_read_are_counted_once(model, tmp_path, caplog):
+    write(tmp_path / "i.csv", [{"question": text} for text in ("\u1781", "Who?", "\u1782 \u1783", "\u1784", "", "b")])
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert [message for message in caplog.messages if "unknown" in message] == [
+        f"{tmp_path / 'i.csv'}: most tokens of 3 of 6 texts are unknown ([UNK]), so the model can hardly tell these "
+        "texts apart; take a model whose vocabulary has their script"
+    ]
+    caplog.clear()
+    model.predict("topic", pandas.DataFrame({"question": ["\u1781", "Who?"]}))
+    model.predict("topic", ["Who?"])
+    model.predict("same", [("Who?", "\u1781")])
+    assert [message.partition(" are")[0] for message in caplog.messages] == [
+        "the data frame: most tokens of 1 of 2 texts",
+        "predicted texts: most tokens of 1 of 2 texts",
+    ]
+
+
+# Prediction files of dev and test sets.
+
+
+def declaration(name: str, kind: str, label: str, more: str = "") -> str:
+    head = f'[tasks.{name}]\nkind = "{kind}"\ntext = "question"\nlabel = "{label}"\n'
+    return f'{head}train = "x.csv"\ndev = "x.csv"\n{more}'
+
+
+def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder: Path, tmp_path: Path) -> None:
+    whole = model_of_every_kind(tiny_encoder)
+    tasks = {name: whole.tasks[name] for name in ("topic", "stars")}
+    model = MultitaskModel(whole.encoder, whole.tokenizer, tasks, "mean", whole.heads_config)
+    model.save(tmp_path / "model")
+    (tmp_path / "x.csv").write_text("question,type,stars\nWho?,ABBR,3\nWhy?,DESC,5\n")
+    topic = declaration("topic", "classification", "type")
+    stars = declaration("stars", "regression", "stars", 'range = [1, 5]\ntest = "x.csv"\n')
+    for text, names in (
+        (topic + stars, ["topic-dev", "stars-dev", "stars-test"]),
+        (topic + stars.replace('test = "x.csv"', ""), ["topic-dev", "stars-dev"]),
+    ):
+        (tmp_path / "tasks.toml").write_text(text)
+        found = write_prediction_files(tmp_path / "model", tmp_path / "tasks.toml", tmp_path / "out", device="cpu")
+        assert [path.name for path in found] == [f"{name}-output.csv" for name in names]
+        answers, loaded = pandas.read_csv(found[0]), MultitaskModel.load(tmp_path / "model", "cpu", "fp32")
+        assert list(answers.columns) == ["id", "topic"]
+        assert list(answers["topic"]) == [p.label for p in loaded.predict("topic", ["Who?", "Why?"])]
+
+
+def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, caplog):
+    """The format is the one that spreadsheets write in much of Europe."""
+    written = 'encoding = "cp1252"\ndecimal = ","\nmissing = ["n/a"]\nseparator = ";"\n'
+    (tmp_path / "tasks.toml").write_text(declaration("topic", "classification", "type", written))
+    whole = model_of_every_kind(tiny_encoder)
+    whole.save(tmp_path / "plain")
+    declared = replace(load_tasks(tmp_path / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
+    MultitaskModel(whole.encoder, whole.tokenizer, {"topic": declared}, "mean", whole.heads_config).save(
+        tmp_path / "model"
+    )
+    (tmp_path / "new.csv").write_text("question;type\nCaf\u00e9?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
+    (tmp_path / "new.txt").write_text("Caf\u00e9; Tee?\n", encoding="utf-8")
+
+    def run(command: str, model: str, source: str, output: str, *more: str) -> int:
+        files = ["--model", tmp_path / model, "--input", tmp_path / source, "--output", tmp_path / output]
+        return main([command, *map(str, files), *more, *FP32])
+
+    assert run("predict", "model", "new.csv", "o.jsonl") == 0
+    assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Caf\u00e9?", "n/a", "Why?"]
+    assert "predicted 1 row with an empty text (line 3)" in caplog.text
+    assert run("evaluate", "model", "new.csv", "s.json") == 0
+    assert "left out 1 row without a label or a sentence (line 3)" in caplog.text
+    for command, output in (("predict", "o.csv"), ("evaluate", "of-plain.json")):
+        assert run(command, "plain", "new.csv", output, "--task", "topic") == 2
+        tasks = str(tmp_path / "tasks.toml")
+        assert run(command, "plain", "new.csv", output, "--task", "topic", "--tasks-file", tasks) == 0
+    assert run("predict", "model", "new.txt", "o.jsonl") == 0  # only delimited text is like the training rows
+    assert read(tmp_path / "o.jsonl")[0]["text"] == "Caf\u00e9; Tee?"
+
+
+def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
+    (tmp_path / "i.jsonl").write_text('{"question": "Who?"}\n{"question": null}\n{"note": "x"}\n')
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    assert caplog.messages == [f"{tmp_path / 'i.jsonl'}: predicted 2 rows with an empty text (lines 2, 3)"]
+    caplog.clear()
+    expected = model.predict("topic", ["Who?", "", ""])
+    for rows in (["Who?", None, float("nan")], pandas.DataFrame({"question": ["Who?", None, float("nan")]})):
+        assert model.predict("topic", rows) == expected
+    assert caplog.messages == ["predicted 2 rows with an empty text (rows 1, 2, counted from 0)"] * 3
