@@ -39,7 +39,7 @@ from benchmarks.measure import added_memory, alternate, in_new_process, machine,
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
-from multitask.evaluation.task_scores import load_split
+from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import Finetuning
 from multitask.stages.settings import REPORT

@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-# A room imports from rooms of earlier layers and from itself only. A new room has to be put here.
+# A room imports from rooms of earlier layers and from itself only: training and evaluation know nothing of each other.
+# A new room has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
     ("objectives", "data"),

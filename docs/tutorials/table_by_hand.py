@@ -54,7 +54,7 @@ for (row, seed), run in runs.items():
 import numpy as np
 
 from multitask import MultitaskModel
-from multitask.evaluation.task_scores import estimate, load_split
+from multitask.models.estimates import estimate, load_split
 from multitask.base.device import start
 
 TASKS = ("sentiment", "paraphrase", "similarity")

@@ -15,9 +15,9 @@ from multitask.evaluation.calibration_and_errors import class_table, write_detai
 from multitask.evaluation.suite_pages import suite_text, write_suite
 from multitask.evaluation.suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.task_scores import evaluate as evaluate_tasks
-from multitask.evaluation.task_scores import load_split, tokenised
 from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
+from multitask.models.estimates import load_split, tokenised
 from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
 from multitask.tasks.check import warn_of_gaps

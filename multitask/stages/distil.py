@@ -23,8 +23,8 @@ from multitask.base.progress import RowsDone
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows
-from multitask.evaluation.task_scores import located, raw_outputs, tokenised
 from multitask.models.compute_in_batches import compute_in_batches
+from multitask.models.estimates import located, raw_outputs, tokenised
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage

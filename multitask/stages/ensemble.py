@@ -22,18 +22,9 @@ from multitask.base.device import Runtime
 from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.task_scores import (
-    Estimates,
-    MultitaskScores,
-    TaskEvaluation,
-    estimate,
-    located,
-    score,
-    tokenised,
-    tune,
-    write_predictions,
-)
+from multitask.evaluation.task_scores import Estimates, MultitaskScores, TaskEvaluation, score, write_predictions
 from multitask.evaluation.text_tables import ensemble_table
+from multitask.models.estimates import estimate, located, tokenised, tune
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage

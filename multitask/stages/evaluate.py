@@ -14,7 +14,8 @@ from multitask.data.examples import Examples
 from multitask.evaluation.embeddings import EmbeddingTable, geometry
 from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.suites import SUITES, KnownEncoder, evaluate_suites
-from multitask.evaluation.task_scores import TaskEvaluation, estimate, load_split, write_evaluation
+from multitask.evaluation.task_scores import TaskEvaluation, write_evaluation
+from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file

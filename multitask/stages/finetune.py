@@ -19,7 +19,8 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import LabelledData, batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_scores import estimate, score, tokenised, tune
+from multitask.evaluation.task_scores import score
+from multitask.models.estimates import estimate, tokenised, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead

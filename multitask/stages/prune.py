@@ -31,9 +31,9 @@ from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows, drawn_rows
-from multitask.evaluation.task_scores import load_split
 from multitask.evaluation.text_tables import pruning_table
 from multitask.models.compute_in_batches import PoolingMethod
+from multitask.models.estimates import load_split
 from multitask.models.model_folder import has_heads, heads_files
 from multitask.models.multitask_model import load_model
 from multitask.objectives import alignment, uniformity, unit

@@ -21,7 +21,8 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.messages import aligned
 from multitask.data.texts import Template, in_words
-from multitask.evaluation.task_scores import MultitaskScores, estimate, load_split, score
+from multitask.evaluation.task_scores import MultitaskScores, score
+from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
 from multitask.tasks.labels import Labelled

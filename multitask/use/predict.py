@@ -24,7 +24,8 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, Row, Source, Table, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
-from multitask.evaluation.task_scores import estimate, load_split, located, tokenised, write_predictions
+from multitask.evaluation.task_scores import write_predictions
+from multitask.models.estimates import estimate, load_split, located, tokenised
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, alike
 from multitask.stages.reads import SPLITS_BY_USE, changed_file

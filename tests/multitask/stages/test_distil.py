@@ -19,7 +19,7 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import drawn_rows
-from multitask.evaluation.task_scores import load_split, raw_outputs
+from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages.distil import distil, mined_pairs

@@ -23,7 +23,7 @@ from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact
 from multitask.cli.main import main
-from multitask.evaluation.task_scores import load_split, raw_outputs
+from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.models.settings import HeadsConfig

@@ -21,7 +21,7 @@ from multitask.base.device import start
 from multitask.base.keys import processor
 from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.cli.main import main
-from multitask.evaluation.task_scores import load_split, raw_outputs
+from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages import training_run as stage

@@ -21,7 +21,7 @@ from multitask.data.contamination import hash_sentences, normalised
 from multitask.data.examples import Examples
 from multitask.data.messages import refuse
 from multitask.data.tables import Source
-from multitask.evaluation.task_scores import located
+from multitask.models.estimates import located
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.kinds import Classification, Regression

@@ -1,0 +1,103 @@
+"""A multi-task model's estimates for the rows of its tasks' data sets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from multitask.base.device import Runtime
+from multitask.base.progress import OnRows, RowsDone, untold
+from multitask.data.examples import Examples, LabelledData
+from multitask.models.multitask_model import MultitaskModel, outputs
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.labels import Labelled
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split, Task
+
+OF_THE_MODEL = ("name", "metric", "weight", "prediction_file", "prediction_column")
+"""Fields of a task that do not say where and how its files are read."""
+
+
+def load_split(
+    model: MultitaskModel,
+    data: Path,
+    split: Split,
+    tasks: Sequence[str] | None = None,
+    labelled: bool | None = None,
+) -> dict[str, LabelledData]:
+    """The data of a split, tokenised as the model reads it, for `tasks` or for all tasks that the model has a head for.
+
+    Args:
+        model: with its own declarations of the tasks.
+        data: a tasks file, or the folder of the course's files.
+        split: name of the split.
+        tasks: names of tasks.
+        labelled: whether to read labels; by default of all but the test rows.
+
+    Raises:
+        InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
+    """
+    found, names = load_tasks(data), tasks or tuple(model.tasks)
+    if undeclared := [name for name in names if name not in found]:
+        raise InputError(
+            f'{data}: the model\'s task "{undeclared[0]}" is not declared there, only {", ".join(found)}; give the '
+            "tasks file that the model was trained with (--tasks-file)"
+        )
+    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
+    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
+
+
+def located(task: Task, declared: Task) -> Task:
+    """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
+    if type(task) is not type(declared):
+        raise declared.problem(f"kind is {declared.kind}; the model was trained for {task.kind}")
+    where = [field.name for field in fields(Task) if field.name not in OF_THE_MODEL]
+    if isinstance(task, Labelled) and isinstance(declared, Labelled):
+        if declared.names not in ((), task.names):
+            raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
+        where += ["aliases", "labels"] if declared.labels else ["aliases"]  # which may be declared as numbers
+    return replace(task, **{name: getattr(declared, name) for name in where})
+
+
+def tokenised(model: MultitaskModel, task: str, examples: Examples) -> LabelledData:
+    """Examples of a task, tokenised as the model reads them."""
+    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task))
+
+
+def estimate(
+    model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime
+) -> dict[str, NDArray[np.float64]]:
+    """A model's estimates for all rows, in file order. The model must be in eval mode.
+
+    Shows how many rows are done. Raises InputError if some outputs are not finite.
+    """
+    with RowsDone(sum(map(len, data.values()))) as shown:
+        raw = {name: raw_outputs(model, name, rows, runtime, shown.add) for name, rows in data.items()}
+    return {name: model.tasks[name].estimate(values) for name, values in raw.items()}
+
+
+def raw_outputs(
+    model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime, on_rows: OnRows = untold
+) -> NDArray[np.float32]:
+    """The outputs of a task's head for all rows, in file order."""
+    return outputs(model, [task], data.lengths, data.sequences, runtime, on_rows)[task]
+
+
+def tune(
+    model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool, runtime: Runtime
+) -> dict[str, NDArray[np.float64]]:
+    """Store in a model, in eval mode, what its tasks choose on their labelled dev sets; returns its estimates.
+
+    These are thresholds and, if `calibrate`, temperatures. Raises InputError if some outputs are not finite.
+    """
+    estimates = {}
+    for name, rows in dev.items():
+        labels = rows.examples.gold
+        raw = raw_outputs(model, name, rows, runtime)
+        task = model.tasks[name].calibrated(raw, labels) if calibrate else model.tasks[name]
+        estimates[name] = task.estimate(raw)
+        model.tasks[name] = task.tuned(estimates[name], labels)
+    return estimates
