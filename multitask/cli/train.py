@@ -1,7 +1,6 @@
 """The commands of stages: train, or find the run that is there, and print its folder."""
 
 import logging
-from pkgutil import resolve_name
 from typing import Any
 
 from multitask.base import distributed
@@ -48,6 +47,6 @@ def train(options: Any) -> None:
     for message in early.messages if trained else ():  # a long training has pushed them out of sight
         logger.warning("%s", message)
     if distributed.is_first():  # once however many ranks there are
-        if stage.summary is not None:
-            print(resolve_name(stage.summary)(artefact))
+        if summary := getattr(stage.functions, "summary", None):
+            print(summary(artefact))
         print(artefact.folder)

@@ -27,9 +27,13 @@ from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.estimates import located, raw_outputs, tokenised
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import Finetuning
+from multitask.stages.finetune import reads as reads_of_tasks
+from multitask.stages.finetune import summary as summary
+from multitask.stages.reads import rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import DISTIL, DistilConfig, TeachingConfig
 from multitask.stages.training_run import Start, train_run
+from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_test_rows
@@ -45,7 +49,15 @@ distil = partial(run_stage, DISTIL)
 """Train a student on its teachers' estimates; the models are the student's start weights and then the teachers."""
 
 
-def train_student(models: Sequence[Weights], data: Path, config: DistilConfig, run: OpenRun) -> None:
+def reads(config: DistilConfig, data: Path) -> dict[str, Any]:
+    """What fine-tuning reads, and the sentences and pairs without labels, which leave out rows of test sets."""
+    found, further = reads_of_tasks(config, data), sources_of(config.teaching.unlabelled, data)
+    extended = config.teaching.unlabelled or config.teaching.mine_pairs is not None
+    tests = {"test": rows_of(chosen_tasks(data, tuple(found["training"])).values(), "test")} if extended else {}
+    return {**found, **tests, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
+
+
+def compute(models: Sequence[Weights], data: Path, config: DistilConfig, run: OpenRun) -> None:
     """Distil into a run's folder."""
     first, *teachers = models
     if not teachers:

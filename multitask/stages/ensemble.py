@@ -26,6 +26,7 @@ from multitask.evaluation.task_scores import Estimates, MultitaskScores, TaskEva
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.estimates import estimate, located, tokenised, tune
 from multitask.models.multitask_model import MultitaskModel
+from multitask.stages.reads import declared, rows_of
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
 from multitask.stages.settings import ENSEMBLE, SOUPS, EnsembleConfig
@@ -105,7 +106,13 @@ as the run's model. A missing test file only causes a warning.
 """
 
 
-def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: OpenRun) -> None:
+def reads(_config: EnsembleConfig, data: Path) -> dict[str, Any]:
+    """The dev and test sets of all tasks that are declared."""
+    tasks = load_tasks(data).values()
+    return {"tasks": declared(tasks), "dev": rows_of(tasks, "dev"), "test": rows_of(tasks, "test")}
+
+
+def compute(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: OpenRun) -> None:
     """Combine models into a run's folder."""
     runtime = run.runtime
     members = find_members([Path(model.name) for model in models], every=config.kept == "all")

@@ -12,15 +12,13 @@ from multitask.base.runs import Weights, is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.embeddings import EmbeddingTable, geometry
-from multitask.evaluation.suite_sets import SETS, missing_files
-from multitask.evaluation.suites import SUITES, KnownEncoder, evaluate_suites
-from multitask.evaluation.task_scores import TaskEvaluation, write_evaluation
+from multitask.evaluation.task_scores import TaskEvaluation
 from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.stages.reads import changed_file
+from multitask.stages.reads import changed_file, declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings import ON_DEV, EvaluateConfig, SuitesConfig
+from multitask.stages.settings import ON_DEV, EvaluateConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
@@ -36,7 +34,13 @@ refused.
 """
 
 
-def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run: OpenRun) -> None:
+def reads(_config: EvaluateConfig, data: Path) -> dict[str, Any]:
+    """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
+    tasks = load_tasks(data).values()
+    return {"tasks": declared(tasks), "dev": rows_of(tasks, "dev")}
+
+
+def compute(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run: OpenRun) -> None:
     """Score into a run's folder."""
     [model], runtime = models, run.runtime
     folder = locate_model(model.name, model.revision)
@@ -78,28 +82,3 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
     first, second = (list(column) for column in pairs.sentences)
     return geometry((first, second), pairs.gold, EmbeddingTable.of(encoder, [*first, *second]))
-
-
-def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:
-    """Score frozen embeddings into a run's folder."""
-    [model], options = models, run.options
-    known = KnownEncoder.load(model.name, model.revision, device=options.device, precision=options.precision)
-    results = evaluate_suites(config.suites, known, folder, limit=config.limit, with_geometry=config.geometry)
-    tasks = {name: task for result in results.values() for name, task in result.tasks.items()}
-    mains = {name: main for suite, result in results.items() for name in result.tasks if (main := SUITES[suite].main)}
-    more: dict[str, Any] = {
-        "unknown": known.trained_on.unknown,
-        "pooling": known.settings["pooling"],
-        "missing": {name: path for result in results.values() for name, path in result.missing.items()},
-    }
-    if found := [result.geometry for result in results.values() if result.geometry is not None]:
-        more["geometry"] = found[0]
-    answers = {name: of for result in results.values() for name, of in result.answers.items()}
-    write_evaluation(run.folder, tasks, mains, answers, more)
-
-
-def check_suites(config: SuitesConfig, folder: Path) -> None:
-    """Raise InputError if a suite has no data set in the folder."""
-    for suite in config.suites:
-        if len(missing_files(SETS[suite], folder)) == len(SETS[suite]):
-            raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")

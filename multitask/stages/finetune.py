@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,11 +20,13 @@ from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import LabelledData, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score
+from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import estimate, tokenised, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
 from multitask.models.settings import HeadsConfig
+from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import HERE, OpenRun, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
@@ -65,12 +67,28 @@ def finetune(
     return run_stage(FINETUNE, start_weights, data, config, options)
 
 
-def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
+def reads(config: FinetuneConfig, data: Path) -> dict[str, Any]:
+    """Training and dev rows of the tasks; without dev rows where training rows are held out."""
+    tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
+    trained = [task for name, task in tasks.items() if name not in config.untrained]
+    return {
+        "tasks": declared(tasks.values()),
+        "training": rows_of(trained, "train"),
+        "dev": rows_of(tasks.values(), "dev") if config.held_out is None else {},
+    }
+
+
+def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
     """Fine-tune into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     problem = Finetuning.load(begin, data, config, run.runtime)
     problem.check_sizes()
     train_run(run, begin, problem, config, config.conflicts_every)
+
+
+def summary(run: Artefact) -> str:
+    """What a command prints of a finished run: dev scores after each epoch."""
+    return scores_table(run.history())
 
 
 class Finetuning(SourceTraining):

@@ -6,6 +6,7 @@ Source: report, sections 4.2 and 5.3.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows, drawn_rows
 from multitask.stages.finetune import Finetuning
+from multitask.stages.finetune import reads as reads_of_tasks
+from multitask.stages.finetune import summary as summary
+from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import FUSE, FuseConfig
 from multitask.stages.training_run import Start, train_run
@@ -33,7 +37,15 @@ fuse = partial(run_stage, FUSE)
 """Alternate fine-tuning and contrastive training; keep the models that score best on the dev sets."""
 
 
-def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
+def reads(config: FuseConfig, data: Path) -> dict[str, Any]:
+    """What fine-tuning reads, and the sources that are trained contrastively."""
+    config = config.of_declared(load_tasks(data))
+    found = reads_of_tasks(config.finetune, data)
+    views = sources_of((*found["training"], *config.unlabelled), data)
+    return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}
+
+
+def compute(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
     """Fuse into a run's folder."""
     config = config.of_declared(load_tasks(data))
     supervised = config.finetune

@@ -28,6 +28,7 @@ from multitask.data.examples import (
     warn_of_tokens,
 )
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
+from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
 from multitask.stages.training_run import Start, train_run
@@ -45,7 +46,12 @@ Training from scratch uses only the tokenizer of the start weights, and the size
 """
 
 
-def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
+def reads(config: MlmConfig, data: Path) -> dict[str, Any]:
+    """The sources."""
+    return sources_of(config.sources, data)
+
+
+def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed, matryoshka=())
     texts = [training_sentences(name, data, config.train_limit) for name in config.sources]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from multitask.evaluation.gradient_probe import probe
 from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
 from multitask.models.model_folder import heads_files
 from multitask.objectives import Objective, alignment, uniformity, unit
+from multitask.stages.reads import declared, rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import HELD_OUT, PRETRAIN, PretrainConfig
 from multitask.stages.training_run import Start, train_run
@@ -48,7 +50,15 @@ pretrain = partial(run_stage, PRETRAIN)
 """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection."""
 
 
-def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
+def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
+    """The sources, and the similarity dev set if it selects or is probed."""
+    needs_dev = config.select == "similarity" or config.probe_held_out is not None
+    similarity = [task for name, task in load_tasks(data).items() if needs_dev and name == "similarity"]
+    found = sources_of(config.sources, data)
+    return {**found, "tasks": [*found["tasks"], *declared(similarity)], "dev": rows_of(similarity, "dev")}
+
+
+def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
     task = _similarity(config, data)
     begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)

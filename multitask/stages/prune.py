@@ -37,10 +37,11 @@ from multitask.models.estimates import load_split
 from multitask.models.model_folder import has_heads, heads_files
 from multitask.models.multitask_model import load_model
 from multitask.objectives import alignment, uniformity, unit
+from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import PRUNE, PruneConfig
 from multitask.stages.training_run import Start
-from multitask.tasks.declarations import load_tasks, task_named
+from multitask.tasks.declarations import chosen_tasks, load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Batch, BatchLoss, Inputs, Source, TaskSource, losses_of
@@ -157,7 +158,14 @@ before and after). Scores are always computed in fp32. Magnitude and random scor
 """
 
 
-def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
+def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
+    """The training rows that scores are computed on."""
+    named = {"align_uniform": ("similarity",), "task": (config.task,)}.get(config.score, ())
+    tasks = chosen_tasks(data, named).values()
+    return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
+
+
+def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
     """Prune into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed)
     source = begin if len(models) == 1 else _rewound(models[1], begin)

@@ -10,8 +10,7 @@ from typing import Any
 from multitask.base.keys import hash_of_file
 from multitask.data.messages import checked
 from multitask.data.tables import MissingSplitError, Source
-from multitask.evaluation.suite_sets import SETS
-from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
+from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.sources import paired_file, text_file
 from multitask.tasks.task import Split, Task
 
@@ -69,71 +68,7 @@ def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SP
     return None
 
 
-def of_finetune(config: Any, data: Path) -> dict[str, Any]:
-    """Training and dev rows of the tasks; without dev rows where training rows are held out."""
-    tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
-    trained = [task for name, task in tasks.items() if name not in config.untrained]
-    return {
-        "tasks": declared(tasks.values()),
-        "training": rows_of(trained, "train"),
-        "dev": rows_of(tasks.values(), "dev") if config.held_out is None else {},
-    }
-
-
-def of_distil(config: Any, data: Path) -> dict[str, Any]:
-    """What fine-tuning reads, and the sentences and pairs without labels, which leave out rows of test sets."""
-    found, further = of_finetune(config, data), sources(config.teaching.unlabelled, data)
-    extended = config.teaching.unlabelled or config.teaching.mine_pairs is not None
-    tests = {"test": rows_of(chosen_tasks(data, tuple(found["training"])).values(), "test")} if extended else {}
-    return {**found, **tests, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
-
-
-def of_fuse(config: Any, data: Path) -> dict[str, Any]:
-    """What fine-tuning reads, and the sources that are trained contrastively."""
-    config = config.of_declared(load_tasks(data))
-    found = of_finetune(config.finetune, data)
-    views = sources((*found["training"], *config.unlabelled), data)
-    return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}
-
-
-def of_pretrain(config: Any, data: Path) -> dict[str, Any]:
-    """The sources, and the similarity dev set if it selects or is probed."""
-    needs_dev = config.select == "similarity" or config.probe_held_out is not None
-    similarity = [task for name, task in load_tasks(data).items() if needs_dev and name == "similarity"]
-    found = sources(config.sources, data)
-    return {**found, "tasks": [*found["tasks"], *declared(similarity)], "dev": rows_of(similarity, "dev")}
-
-
-def of_mlm(config: Any, data: Path) -> dict[str, Any]:
-    """The sources."""
-    return sources(config.sources, data)
-
-
-def of_prune(config: Any, data: Path) -> dict[str, Any]:
-    """The training rows that scores are computed on."""
-    named = {"align_uniform": ("similarity",), "task": (config.task,)}.get(config.score, ())
-    tasks = chosen_tasks(data, named).values()
-    return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
-
-
-def of_evaluate(_config: Any, data: Path) -> dict[str, Any]:
-    """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
-    tasks = load_tasks(data).values()
-    return {"tasks": declared(tasks), "dev": rows_of(tasks, "dev")}
-
-
-def of_predictions(config: Any, data: Path) -> dict[str, Any]:
-    """The dev and test sets of all tasks that are declared."""
-    return {**of_evaluate(config, data), "test": rows_of(load_tasks(data).values(), "test")}
-
-
-def of_suites(config: Any, data: Path) -> dict[str, Any]:
-    """The files of the suites' tasks, as far as they are there."""
-    paths = [path for suite in config.suites for entry in SETS[suite] for path in entry.paths(data) if path.is_file()]
-    return {"files": {path.relative_to(data).as_posix(): checked(path, hash_of_file) for path in paths}}
-
-
-def sources(names: Sequence[str], data: Path) -> dict[str, Any]:
+def sources_of(names: Sequence[str], data: Path) -> dict[str, Any]:
     """What sources without labels are read from: a text file, triplets, pairs, or the training rows of a task."""
     tasks, folder = load_tasks(data), files_folder(data)
     read: dict[str, Task] = {}

@@ -2,8 +2,15 @@
 
 A stage is a module of `settings`, or an entry point of the group `multitask.stages`, that calls `register` when it is
 imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else. A module
-that registers a stage must not import torch, because `--help` imports all of them; so a stage names its functions as
-`module:function`.
+that registers a stage must not import torch, because `--help` imports all of them; a stage's functions are found by
+their names, in a module that is imported when they are needed:
+
+    compute(models, data, config, run)  writes into the run's folder, given `Weights`, configuration and `OpenRun`
+    reads(config, data)                 hashes and declarations of what it reads, as JSON types: a part of the key
+    summary(run)                        what the command prints of a finished run
+    check(config, data)                 raises InputError where the data lack something, before anything is computed
+
+Only `compute` is required.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 from minbert.errors import InputError
@@ -47,14 +55,10 @@ def with_seed(config: Any, seed: int) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage; `multitask.stages.run_stage` runs it. Functions are named as `module:function`."""
+    """One stage; `multitask.stages.run_stage` runs it."""
 
     name: str  # as in folder names and on the command line
     config: type[Any]  # class of its configuration, a frozen dataclass whose fields all have defaults
-    compute: str
-    """Takes models (`Weights`), data folder, configuration and `OpenRun`, and writes into the run's folder."""
-    reads: str | None = None
-    """What it reads, from configuration and data folder to hashes and declarations as JSON types; part of the key."""
     help: str = ""
     version: int = 1
     """Raise it when a default or the computation changes, so that no old run is taken for a new one."""
@@ -64,16 +68,22 @@ class Stage:
     """The models that it starts from; without any it takes as many as it is given, and their data."""
     computing: Sequence[str] = TRAINING
     """What of `Runtime.describe` decides its bits; the rest is not part of the key."""
-    summary: str | None = None  # what the command prints of a finished run
     command: bool = True
     """Whether it is a command of its own, with the options of `inputs`, configuration and `RunOptions`."""
     common: tuple[str, ...] = ()
     """The configuration's options that the command's `--help` shows; the rest is in `--help-all`."""
     distributed: bool = False  # whether it runs under torchrun
-    check: str | None = None
-    """Raises InputError where a configuration's data folder lacks something, before anything is computed."""
     scores: bool = False  # whether its artefact holds scores, so that it needs no evaluation
     gpu_share: float = 1.0  # how much of a GPU it uses, for engines that share GPUs
+    module: str = ""
+    """The module of its functions. Default: the configuration's; of one in `settings`, the stage's name beside it."""
+
+    @property
+    def functions(self) -> ModuleType:
+        """The module of its functions, which may import torch."""
+        package, _, own = self.config.__module__.rpartition(".")
+        beside = f"{package}.{self.name}" if own == "settings" else self.config.__module__
+        return import_module(self.module or beside)
 
 
 _REGISTERED: dict[str, Stage] = {}

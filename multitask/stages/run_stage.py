@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -91,7 +90,7 @@ def run_stage(
             _tell_of_threads(own, threads, artefact.folder)
             use_threads(own)
         started = time.monotonic()
-        resolve_name(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options, on_evaluation))
+        stage.functions.compute(weights, data, config, OpenRun(artefact, runtime, options, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact
 
@@ -146,7 +145,8 @@ def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, r
 
     Parents are the models that it starts from; a planned run is its key. No heads of theirs go on.
     """
-    read = resolve_name(stage.reads)(config, data) if stage.reads else {}
+    reads = getattr(stage.functions, "reads", None)
+    read = reads(config, data) if reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}
     if "threads" in stage.computing and runtime.device.type == "cpu":
         computing["threads"] = "1"  # whatever their number, so that a run is found; the published ones have one

@@ -103,11 +103,8 @@ FINETUNE = register(
     Stage(
         "finetune",
         FinetuneConfig,
-        "multitask.stages.finetune:train_tasks",
-        "multitask.stages.reads:of_finetune",
         "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
         version=8,
-        summary="multitask.stages.training_run:summary",
         common=(*FINETUNE_OPTIONS, "new_heads"),
         distributed=True,
     )
@@ -162,11 +159,8 @@ DISTIL = register(
     Stage(
         "distil",
         DistilConfig,
-        "multitask.stages.distil:train_student",
-        "multitask.stages.reads:of_distil",
         "Fine-tune an encoder on gold labels and on the predictions of other models, its teachers.",
         inputs=(START, ModelInput("teacher", "", TEACHERS, several=True)),
-        summary="multitask.stages.training_run:summary",
         common=(
             *("tasks", "epochs", "epoch_size", "learning_rate", "train_limit", "seed"),
             *("gold_share", "temperature", "unlabelled", "mine_pairs"),
@@ -232,8 +226,6 @@ PRETRAIN = register(
     Stage(
         "pretrain",
         PretrainConfig,
-        "multitask.stages.pretrain:train_contrastively",
-        "multitask.stages.reads:of_pretrain",
         "Train an encoder contrastively; other stages can start from it.",
         version=5,
         common=PRETRAIN_OPTIONS,
@@ -296,8 +288,6 @@ MLM = register(
     Stage(
         "mlm",
         MlmConfig,
-        "multitask.stages.mlm:train_masked",
-        "multitask.stages.reads:of_mlm",
         "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
         version=4,
         common=MLM_OPTIONS,
@@ -370,12 +360,9 @@ FUSE = register(
     Stage(
         "fuse",
         FuseConfig,
-        "multitask.stages.fuse:train_both",
-        "multitask.stages.reads:of_fuse",
         "Train each batch on its labels, then its sentences with the contrastive objective.",
         version=6,
         with_seed=_with_seed,
-        summary="multitask.stages.training_run:summary",
         common=(*FINETUNE_OPTIONS, "objective"),
         distributed=True,
     )
@@ -431,13 +418,10 @@ PRUNE = register(
     Stage(
         "prune",
         PruneConfig,
-        "multitask.stages.prune:remove_units",
-        "multitask.stages.reads:of_prune",
         "Remove the attention heads and neurons that matter least; other stages can start from what remains.",
         version=3,
         inputs=(START, REWIND),
         computing=("device", "threads"),
-        summary="multitask.stages.prune:summary",
         common=PRUNE_OPTIONS,
     )
 )
@@ -472,14 +456,11 @@ ENSEMBLE = register(
     Stage(
         "ensemble",
         EnsembleConfig,
-        "multitask.stages.ensemble:combine",
-        "multitask.stages.reads:of_predictions",
         "Combine fine-tuned models into one; its folder has the course's prediction files.",
         version=3,
         with_seed=None,
         inputs=(),
         computing=SCORING,
-        summary="multitask.stages.ensemble:summary",
         common=("method", "rounds", "kept", "keep_start"),
         scores=True,
         gpu_share=0.5,
@@ -511,8 +492,6 @@ ON_DEV = register(
     Stage(
         "evaluate",
         EvaluateConfig,
-        "multitask.stages.evaluate:score_dev_sets",
-        "multitask.stages.reads:of_evaluate",
         "Score a run's best model, or a checkpoint, on the dev sets.",
         version=5,
         with_seed=None,
@@ -526,14 +505,11 @@ ON_SUITES = register(
     Stage(
         "suites",
         SuitesConfig,
-        "multitask.stages.evaluate:score_suites",
-        "multitask.stages.reads:of_suites",
         "Score a model's frozen embeddings on SentEval's tasks.",
         version=6,
         with_seed=None,
         computing=SCORING,
         command=False,
-        check="multitask.stages.evaluate:check_suites",
         scores=True,
         gpu_share=0.5,
     )

@@ -21,9 +21,8 @@ from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.base import distributed
 from multitask.base.device import seed_everything
 from multitask.base.random_streams import torch_seed
-from multitask.base.runs import Artefact, Weights, locate_model
+from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.text_tables import scores_table
 from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.settings import Pooling
@@ -159,8 +158,3 @@ def _warn_of_high_rates(config: OptimizerConfig) -> None:
             logger.warning(
                 f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
             )
-
-
-def summary(run: Artefact) -> str:
-    """What a command prints of a finished run: dev scores after each epoch."""
-    return scores_table(run.history())

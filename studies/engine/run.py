@@ -5,7 +5,6 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from pkgutil import resolve_name
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
@@ -70,8 +69,8 @@ def check_preset(preset: Preset) -> None:
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
     scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
-        if check := stage_named(stage).check:
-            resolve_name(check)(config, folder)
+        if check := getattr(stage_named(stage).functions, "check", None):
+            check(config, folder)
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:

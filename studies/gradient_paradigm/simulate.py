@@ -45,8 +45,7 @@ STAGE = register(
     Stage(
         "simulate",
         SimulationConfig,
-        "studies.gradient_paradigm.simulations:compute",
-        "studies.gradient_paradigm.simulations:objectives",
+        module="studies.gradient_paradigm.simulations",
         version=4,
         with_seed=None,
         inputs=(),

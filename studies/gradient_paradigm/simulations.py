@@ -43,7 +43,7 @@ WEIGHT_POSITIVE_MEAN = 0.5
 """Mean angle of the positives, in radians, at which batches of the weights keep a gradient or not."""
 
 
-def objectives(_config: SimulationConfig, _data: Path) -> dict[str, list[str]]:
+def reads(_config: SimulationConfig, _data: Path) -> dict[str, list[str]]:
     """The objectives with their parameters, which decide what is simulated."""
     return {"objectives": [str(objective) for objective in USED]}
 

@@ -38,14 +38,14 @@ class ToyConfig:
     stirring: Stirring = field(default_factory=Stirring)
 
 
-def stir(models: Sequence[Weights], _data: Path, _config: ToyConfig, run: OpenRun) -> None:
+def compute(models: Sequence[Weights], _data: Path, _config: ToyConfig, run: OpenRun) -> None:
     logger.warning("early")
     run.on_evaluation(1, {})
     logger.warning("late")
     write_json(run.folder / "stirred.json", [str(model) for model in models])
 
 
-def stirred(run: Artefact) -> str:
+def summary(run: Artefact) -> str:
     return f"stirred {run.folder.name}"
 
 
@@ -53,10 +53,8 @@ SALT = ModelInput("salt", "salt_revision", "A pinch of this.")
 TOY = Stage(
     "stir",
     ToyConfig,
-    f"{__name__}:stir",
-    help="Stir the weights.",
+    "Stir the weights.",
     inputs=(START, SALT),
-    summary=f"{__name__}:stirred",
     common=("spoons",),
 )
 

@@ -4,6 +4,7 @@ A changed default would make old runs pass for new ones. Whoever changes one rai
 snapshot anew: `python -m tests.multitask.stages.test_defaults`.
 """
 
+import inspect
 import json
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_no_default_changes_without_a_new_version(name):
     if "objectives" in then:  # an objective that the snapshot lacks is new: no older run has its defaults
         now["objectives"] = {name: now["objectives"][name] for name in then["objectives"]}
     assert then == now, f"write the snapshot anew: {__doc__}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_has_its_functions_by_name(name):
+    functions = stages()[name].functions
+    assert len(inspect.signature(functions.compute).parameters) == 4
+    for optional, takes in {"reads": 2, "summary": 1, "check": 2}.items():
+        found = getattr(functions, optional, None)
+        assert found is None or len(inspect.signature(found).parameters) == takes, optional
 
 
 def test_a_changed_or_removed_default_is_found():

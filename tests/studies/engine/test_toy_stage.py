@@ -34,19 +34,15 @@ class ToyConfig:
     """Added to the product."""
 
 
-def multiply(models, data, config, run):
+def compute(models, data, config, run):
     write_json(run.folder / "result.json", config.factor * len(models) + config.seed)
 
 
-def result(run):
+def summary(run):
     return (run.folder / "result.json").read_text()
 
 
-STAGE = register(
-    Stage(
-        "toy", ToyConfig, "toy_stage:multiply", help="Multiply.", summary="toy_stage:result", common=("factor",)
-    )
-)
+STAGE = register(Stage("toy", ToyConfig, "Multiply.", common=("factor",)))
 '''
 
 
