@@ -92,10 +92,12 @@ def attend_packed(
 
     def attend_in_block(grid: Tensor, block: AttentionBlock) -> Tensor:
         grid = grid.view(block.sentences, block.width, -1)
-        if written_out and block.width < NARROW:
+        if written_out and block.width < NARROW and block.sentences > 1:
             return attend_in_narrow_grid(grid, head_size).flatten(0, 1)
         return attend_in_grid(grid, head_size, block.mask, dropout, training).flatten(0, 1)
 
+    if batch.slots is None and len(batch.blocks) == 1:
+        return attend_in_block(query_key_value, batch.blocks[0])
     in_grids = query_key_value
     if batch.slots is not None and batch.fillers is not None:
         in_grids = fill_grids(query_key_value, batch.slots, batch.fillers)

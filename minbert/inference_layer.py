@@ -1,16 +1,22 @@
-"""Linear maps for inference on a processor: GELU is part of the product before it, and weights are laid out once.
+"""An encoder in bf16 for inference on a processor: GELU is part of a product, and weights are laid out once.
 
 oneDNN computes products of small batches fastest if weights lie in its own order. Ordinary linear layers bring them
-into that order in every call.
+into that order in every call. Of one sentence, modules and autocast would take a third of the time, so the layers are
+written out.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 
+from minbert.attention import attend_packed
 from minbert.errors import InputError
 from minbert.model import BertModel, Layer
+from minbert.packing import PackedBatch
 
 ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
@@ -32,6 +38,7 @@ class Bf16Linear(nn.Module):
     def __init__(self, linear: nn.Linear, activation: Literal["none", "gelu"] = "none") -> None:
         super().__init__()
         self.activation = activation
+        self.in_features = linear.in_features
         self.register_buffer("weight", linear.weight.detach().bfloat16())
         self.register_buffer("bias", linear.bias.detach().bfloat16())
         self.packed = self.pack()
@@ -48,7 +55,7 @@ class Bf16Linear(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Raise InputError in training mode: the weights have no gradient."""
         if mode:
-            raise InputError("layers for inference cannot be trained; load the encoder with keep_layers=True")
+            raise InputError("layers for inference cannot be trained; load the model with keep_layers=True")
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,25 +71,61 @@ class Bf16Linear(nn.Module):
 
 
 def processor_has_bf16() -> bool:
-    """Whether oneDNN is there, and multiplies in bf16 on this processor."""
-    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    """Whether oneDNN multiplies in bf16 on this processor, and torch has the private operators that call it."""
+    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    if not torch.backends.mkldnn.is_available() or not all(hasattr(torch.ops.mkldnn, name) for name in needed):
+        return False
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-@torch.no_grad()
-def to_bf16(model: BertModel) -> None:
-    """Replace the linear maps of an encoder by maps in bf16, for inference on a processor.
+class Bf16Model(BertModel):
+    """An encoder whose linear maps are in bf16, for inference on a processor.
 
     Layers from which all feed-forward neurons were removed stay as they are.
+
+    Args:
+        model: the encoder to replace; its layers are changed.
     """
-    for layer in model.layers:
-        assert isinstance(layer, Layer)
-        if layer.output.in_features:
-            for name, replacement in {
-                "attention.query_key_value": Bf16Linear(layer.attention.query_key_value),
-                "attention.output": Bf16Linear(layer.attention.output),
-                "intermediate": Bf16Linear(layer.intermediate, "gelu"),
-                "gelu": nn.Identity(),
-                "output": Bf16Linear(layer.output),
-            }.items():
-                layer.set_submodule(name, replacement)
-    model.eval()
+
+    @torch.no_grad()
+    def __init__(self, model: BertModel) -> None:
+        nn.Module.__init__(self)
+        self.config, self.attention_dropout = model.config, model.attention_dropout
+        self.embeddings, self.layers, self.pooler = model.embeddings, model.layers, model.pooler
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            if layer.output.in_features:
+                for name, replacement in {
+                    "attention.query_key_value": Bf16Linear(layer.attention.query_key_value),
+                    "attention.output": Bf16Linear(layer.attention.output),
+                    "intermediate": Bf16Linear(layer.intermediate, "gelu"),
+                    "gelu": nn.Identity(),
+                    "output": Bf16Linear(layer.output),
+                }.items():
+                    layer.set_submodule(name, replacement)
+        self.eval()
+
+    def forward_packed(self, batch: PackedBatch, recompute: bool = False) -> Tensor:
+        """`BertModel.forward_packed`, with the layers written out."""
+        self._refuse_beyond_length(max(block.width for block in batch.blocks))
+        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
+        head_size, width, epsilon = self.config.head_size, [self.config.hidden_size], self.config.layer_norm_eps
+
+        def attend(query_key_value: Tensor) -> Tensor:
+            return attend_packed(query_key_value, batch, head_size, 0.0, training=False)
+
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            if not layer.output.in_features:
+                hidden = layer(hidden, attend)
+                continue
+            attention, norm, last = layer.attention, layer.attention_norm, layer.output_norm
+            context = attention.output.forward(attend(attention.query_key_value.forward(hidden)))
+            hidden = layer_norm(hidden + context, width, norm.weight, norm.bias, epsilon)
+            transformed = layer.output.forward(layer.intermediate.forward(hidden))
+            hidden = layer_norm(hidden + transformed, width, last.weight, last.bias, epsilon)
+        return hidden
+
+    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
+        """Raise InputError: the weights are rounded."""
+        raise InputError(f"{folder}: weights in bf16 are not saved; load the model with keep_layers=True")

@@ -30,7 +30,7 @@ LOGGER = logging.getLogger("multitask")
 
 def serve(options: Serve) -> None:
     """Serve until a signal stops it."""
-    token, models = access_token(options.token_file), _load(options.model, options)
+    token, models = access_token(options.token_file), _load(options.model, options, keep_layers=False)
     # Other sites' pages do not know the token, so with one the service may have any name.
     app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
     add_page(app, {})
@@ -44,7 +44,9 @@ def serve(options: Serve) -> None:
 def explore(options: Explore) -> None:
     """Serve the page until a signal stops it."""
     token = access_token(None)
-    models = _load([model for model in (options.model, options.compare) if model is not None], options)
+    models = _load(
+        [model for model in (options.model, options.compare) if model is not None], options, keep_layers=True
+    )
     app = create_app(models, Limits(), token, LOOPBACK)
     [model] = models_by_name([options.model]).values()
     named = options.tasks_file or options.data
@@ -94,10 +96,12 @@ def access_token(file: Path | None) -> str | None:
     return token
 
 
-def _load(models: Sequence[str], computing: Computing) -> dict[str, MultitaskModel]:
+def _load(models: Sequence[str], computing: Computing, keep_layers: bool) -> dict[str, MultitaskModel]:
     keep_few_kernels()
     named = models_by_name(models)
-    return {name: load_served(model, computing.device, computing.precision) for name, model in named.items()}
+    return {
+        name: load_served(model, computing.device, computing.precision, keep_layers) for name, model in named.items()
+    }
 
 
 def _server(app: Any, seconds_to_end: int, **address: Any) -> uvicorn.Server:

@@ -74,7 +74,7 @@ def compute_in_batches(
 
     def work() -> Computed:
         results = []
-        with torch.no_grad(), runtime.autocast():
+        with torch.inference_mode(), runtime.autocast():
             for rows in waiting:
                 results.append((rows, compute(rows)))
                 on_rows(len(rows))
@@ -85,7 +85,7 @@ def compute_in_batches(
             pass
 
     threads = torch.get_num_threads() if runtime.device.type == "cpu" else 1
-    results = work() if threads == 1 else _in_threads(work, min(threads, len(batches)), give_up)
+    results = _in_threads(work, min(threads, len(batches)), give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
     for rows, values in results:  # copied only now, so that batches do not wait for a CUDA device
         everything[rows] = values.float().cpu().numpy()
@@ -96,6 +96,9 @@ def _in_threads(work: Callable[[], Computed], threads: int, give_up: Callable[[]
     """The results of all threads. If one fails or is interrupted, the others stop after their current batch."""
     before = torch.get_num_threads()
     try:
+        if threads == 1:  # starting a thread takes longer than computing one sentence
+            torch.set_num_threads(1)
+            return work()
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
             try:
                 futures = [workers.submit(work) for _ in range(threads)]

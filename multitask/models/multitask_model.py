@@ -42,6 +42,7 @@ from multitask.models.predictions import (
     interpret,
     warn_of_empty_texts,
 )
+from multitask.models.sentence_encoder import for_inference
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
@@ -191,14 +192,21 @@ class MultitaskModel(nn.Module):
             write_json(temporary / DESCRIPTION, asdict(description))
 
     @classmethod
-    def load(cls, run_or_folder: str | Path, device: Device = "auto", precision: Precision = "auto") -> Self:
+    def load(
+        cls,
+        run_or_folder: str | Path,
+        device: Device = "auto",
+        precision: Precision = "auto",
+        keep_layers: bool = False,
+    ) -> Self:
         """Load a model in eval mode.
 
         Args:
             run_or_folder: a run's folder, which stands for its leading model (`last`: the latest one in
                 `runs`), or a folder that `save` wrote.
             device: where to predict.
-            precision: of the matrix products of predictions.
+            precision: of the matrix products of predictions. In bf16, the encoder's weights are rounded here.
+            keep_layers: keep weights that can be trained and saved, see `SentenceEncoder.load`.
 
         Raises:
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
@@ -219,7 +227,10 @@ class MultitaskModel(nn.Module):
         model = cls(encoder, tokenizer, tasks, found.pooling, found.heads, found.max_length)
         load_heads(model.heads, folder)
         model.runtime = start(device, precision)
-        return model.to(model.runtime.device).eval()
+        model.to(model.runtime.device).eval()
+        if not keep_layers:
+            model.encoder = for_inference(model.encoder, model.runtime)
+        return model
 
 
 def load_heads(heads: Heads, folder: Path) -> None:
@@ -261,7 +272,7 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
     """
     if has_heads(folder):
-        return MultitaskModel.load(folder)
+        return MultitaskModel.load(folder, keep_layers=True)
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
     tokenizer = load_tokenizer(str(folder))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.inference_layer import processor_has_bf16, to_bf16
+from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
@@ -78,12 +78,10 @@ class SentenceEncoder:
         folder = locate_model(name, revision)
         runtime = start(device, precision)
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
+        if not keep_layers:
+            model = for_inference(model, runtime)
         tokenizer = load_tokenizer(str(folder))
         max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
-        if runtime.precision == "bf16":
-            if runtime.device.type == "cpu" and processor_has_bf16() and not keep_layers:
-                to_bf16(model)
-            _round_linear_layers(model)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
 
     @property
@@ -211,8 +209,14 @@ def load_encoder(
     return SentenceEncoder.load(name, revision, pooling, device, precision)
 
 
-def _round_linear_layers(model: BertModel) -> None:
-    """Round the weights of linear layers to bf16, once: autocast would do so in every call, with the same result."""
-    for layer in model.modules():
+def for_inference(model: BertModel, runtime: Runtime) -> BertModel:
+    """The encoder with weights that are rounded to bf16 once: autocast would do so in every call, with the same result.
+
+    On a processor, it then has linear maps that cannot be trained. In fp32 it stays as it is.
+    """
+    if runtime.precision == "bf16" and runtime.device.type == "cpu" and processor_has_bf16():
+        return Bf16Model(model)
+    for layer in model.modules() if runtime.precision == "bf16" else ():
         if isinstance(layer, nn.Linear):
             layer.to(torch.bfloat16)
+    return model

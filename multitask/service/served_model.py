@@ -23,6 +23,7 @@ from multitask.models.compute_in_batches import check_dimensions
 from multitask.models.model_folder import has_heads, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
 from multitask.models.predictions import Prediction, Sentence, alike, columns_of, interpret
+from multitask.models.sentence_encoder import for_inference
 from multitask.service.batching import Batcher, Input, Metrics
 from multitask.service.limits import Limits
 
@@ -175,14 +176,17 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     return {"label": found.label, "probability": found.probability, "probabilities": found.probabilities}
 
 
-def load_served(name: str | Path, device: Device, precision: Precision) -> MultitaskModel:
+def load_served(name: str | Path, device: Device, precision: Precision, keep_layers: bool = False) -> MultitaskModel:
     """A fine-tuned model, or an encoder as a model without tasks. Raises InputError for no model or a damaged one."""
     folder = locate_model(name)
     model = load_model(folder, {})
     if not has_heads(folder):
         model.max_length = min(stored_max_length(folder) or model.tokenizer.max_length, model.tokenizer.max_length)
     model.runtime = start(device, precision)
-    return model.to(model.runtime.device)
+    model.to(model.runtime.device)
+    if not keep_layers:
+        model.encoder = for_inference(model.encoder, model.runtime)
+    return model
 
 
 class ServedModel:

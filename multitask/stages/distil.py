@@ -119,7 +119,7 @@ class Distilling(Finetuning):
         said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time
             logger.info("predictions of %s", teacher)
-            model = MultitaskModel.load(locate_model(teacher.name)).to(self.runtime.device)
+            model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).to(self.runtime.device)
             for name in [name for name in sources if name in model.tasks]:
                 task, rows = model.tasks[name], tokenised(model, name, self.training[name].examples)
                 check_same_task(teacher.name, task, self.model.tasks[name])

@@ -57,7 +57,7 @@ class Member:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read a model folder. Raises InputError if it is damaged or not a model folder."""
-        model = MultitaskModel.load(folder)
+        model = MultitaskModel.load(folder, keep_layers=True)
         shape = {
             "tasks": {name: task.declaration(tuned=False) for name, task in model.tasks.items()},
             "pooling": model.pooling,
@@ -180,7 +180,7 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
 def _answers(member: Member, examples: Mapping[Split, Rows], runtime: Runtime) -> dict[Split, Estimates]:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
-    model = MultitaskModel.load(member.folder).to(runtime.device)
+    model = MultitaskModel.load(member.folder, keep_layers=True).to(runtime.device)
     return {split: estimate(model, _tokenised(model, rows), runtime) for split, rows in examples.items()}
 
 
@@ -337,7 +337,7 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
     """
     total: dict[str, Tensor] = {}
     for folder in folders:  # one in memory at a time
-        state = MultitaskModel.load(folder).state_dict()
+        state = MultitaskModel.load(folder, keep_layers=True).state_dict()
         total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
     mean = {name: tensor / len(folders) for name, tensor in total.items()}
     before = BertModel.from_pretrained(str(start)).state_dict() if start else {}
@@ -346,7 +346,7 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
         if after.shape != tensor.shape:
             raise InputError(f"{start}: the encoder has another shape than the soup's; leave out --keep-start")
         mean[f"encoder.{name}"] = share * tensor.double() + (1 - share) * after
-    model = MultitaskModel.load(folders[0])
+    model = MultitaskModel.load(folders[0], keep_layers=True)
     model.load_state_dict(mean)
     return model
 

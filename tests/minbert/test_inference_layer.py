@@ -13,7 +13,7 @@ from torch.nn.functional import cosine_similarity, gelu
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.inference_layer import Bf16Linear, processor_has_bf16, to_bf16
+from minbert.inference_layer import Bf16Linear, Bf16Model, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 
@@ -56,7 +56,7 @@ def test_states_are_as_near_to_fp32_as_those_of_ordinary_layers_under_autocast()
     torch.manual_seed(0)
     whole, rounded = BertModel(CONFIG).eval(), BertModel(CONFIG).eval()
     rounded.load_state_dict(whole.state_dict())
-    to_bf16(rounded)
+    rounded = Bf16Model(rounded)
     assert all(isinstance(layer.output, Bf16Linear) for layer in rounded.layers)
     batch = batch_of(1, 12)
     exact = whole.forward_packed(batch)
@@ -69,14 +69,11 @@ def test_states_are_as_near_to_fp32_as_those_of_ordinary_layers_under_autocast()
 
 def rounded_model() -> BertModel:
     torch.manual_seed(0)
-    model = BertModel(CONFIG).eval()
-    to_bf16(model)
-    return model
+    return Bf16Model(BertModel(CONFIG))
 
 
 def loaded_into_another(model: BertModel) -> BertModel:
-    other = BertModel(CONFIG).eval()
-    to_bf16(other)
+    other = Bf16Model(BertModel(CONFIG))
     other.load_state_dict(model.state_dict())
     return other
 
@@ -101,7 +98,17 @@ def test_layers_without_neurons_stay():
     model = BertModel(BertConfig.from_dict({**CONFIG.to_dict(), "layer_intermediate_sizes": [0, 64]})).eval()
     batch = batch_of(2, 5)
     exact = model.forward_packed(batch)
-    to_bf16(model)
+    model = Bf16Model(model)
     assert [isinstance(layer.output, Bf16Linear) for layer in model.layers] == [False, True]
     with torch.autocast("cpu", torch.bfloat16):
         assert cosine_similarity(exact, model.forward_packed(batch)).min() > 0.9999
+
+
+def test_rounded_weights_are_not_saved(tmp_path):
+    with pytest.raises(InputError, match="weights in bf16 are not saved; load the model with keep_layers=True"):
+        rounded_model().save(tmp_path)
+
+
+def test_torch_without_the_private_operators_takes_ordinary_layers(monkeypatch):
+    monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), {"_is_mkldnn_bf16_supported": lambda: True}))
+    assert not processor_has_bf16()

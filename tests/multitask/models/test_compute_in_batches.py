@@ -34,13 +34,17 @@ def test_results_are_in_the_rows_order(two_threads, most_rows):
     np.testing.assert_array_equal(found, np.stack([np.arange(300), lengths], axis=1))
 
 
-def test_a_single_batch_has_one_thread_too(two_threads):
+def test_a_single_batch_has_one_thread_too_and_starts_none(two_threads):
     """Two threads that share a product add it up in another order."""
+    here = []
 
     def threads(rows: np.ndarray) -> torch.Tensor:
+        here.append(threading.current_thread() is threading.main_thread())
         return torch.full((len(rows),), torch.get_num_threads())
 
     np.testing.assert_array_equal(compute_in_batches(np.array([3, 2]), threads, start("cpu", "fp32")), 1)
+    assert here == [True]
+    assert torch.get_num_threads() == 2
 
 
 def test_an_interrupt_ends_all_threads(two_threads):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from minbert.inference_layer import processor_has_bf16
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.runs import Artefact
@@ -152,7 +153,7 @@ def test_loads_the_leading_model_of_a_run(tiny_encoder, tmp_path, monkeypatch):
         MultitaskModel.load(run.folder.name)
     run.finish()
     for named in (run.folder, str(run.folder), "last"):
-        loaded = MultitaskModel.load(named)
+        loaded = MultitaskModel.load(named, keep_layers=True)
         assert list(loaded.tasks) == ["paraphrase"]
         assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), model.parameters(), strict=True))
 
@@ -181,3 +182,21 @@ def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
     assert outputs[1] == pytest.approx(1.0, abs=1e-5)
     assert set(model.tasks) == {"paraphrase", "similarity"}
     assert not list(model.heads.parameters())
+
+
+def test_a_model_for_inference_predicts_as_autocast_does_and_is_not_saved(tiny_encoder, tmp_path):
+    build(tiny_encoder, HeadsConfig(), "mean").save(tmp_path / "model")
+    pairs = [("A cat sleeps.", "A kitten is asleep."), ("Two dogs run.", "Stocks fell on Monday, and rose on Tuesday.")]
+    whole, rounded = (
+        MultitaskModel.load(tmp_path / "model", "cpu", "bf16", keep_layers=keep).predict("similarity", pairs)
+        for keep in (True, False)
+    )
+    for expected, found in zip(whole, rounded, strict=True):
+        # Both round weights and states to 8 bits, in an order of their own; the range is 5.
+        assert found.value == pytest.approx(expected.value, abs=5 * 2**-7)
+    model = MultitaskModel.load(tmp_path / "model", "cpu", "bf16")
+    assert {p.dtype for p in model.heads.parameters()} == {torch.float32}
+    if processor_has_bf16():
+        with pytest.raises(InputError, match="keep_layers=True"):
+            model.save(tmp_path / "again")
+        assert not (tmp_path / "again").exists()

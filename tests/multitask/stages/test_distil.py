@@ -54,7 +54,7 @@ def distilling(problem, tiny_encoder):
 
 def said(run: Artefact, data: Path, task: str, split: str = "train") -> np.ndarray:
     """A model's raw outputs for the rows of a file, [rows, ...]."""
-    model = MultitaskModel.load(run.folder, "cpu")
+    model = MultitaskModel.load(run.folder, "cpu", keep_layers=True)
     return raw_outputs(model, task, load_split(model, data, split, [task], labelled=True)[task], CPU)
 
 
@@ -95,7 +95,7 @@ def test_unlabelled_rows_go_to_the_tasks_that_read_such_rows(distilling, joint, 
 
 
 def test_mined_pairs_are_nearest_neighbours_without_gold_pairs(tuned, data):
-    model = MultitaskModel.load(tuned.folder, "cpu")
+    model = MultitaskModel.load(tuned.folder, "cpu", keep_layers=True)
     examples = load_split(model, data, "dev", ["similarity"])["similarity"].examples
     texts = list(dict.fromkeys(chain(*examples.sentences)))
     with torch.no_grad():
@@ -170,7 +170,7 @@ def test_the_loss_is_that_of_a_slow_loop(kind, distilling, tuned):
     found = distilling(replace(CONFIG, tasks=("sentiment",), teaching=soft), tuned)
     rows = np.array([3, 70, 11, 64])  # two of the 64 rows with gold labels, two without
     losses = found.losses((Batch("sentiment", rows),))
-    teacher = MultitaskModel.load(tuned.folder, "cpu")
+    teacher = MultitaskModel.load(tuned.folder, "cpu", keep_layers=True)
     texts, labels = found.training["sentiment"].examples.sentences[0], found.training["sentiment"].examples.gold
     gold, softened, apart = 0.0, 0.0, 0.0
     for row in rows:

@@ -120,7 +120,7 @@ def build(models, data, runs, method, **settings) -> Artefact:
 
 def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
     """What a member says of every row, from its raw outputs by scipy."""
-    model = MultitaskModel.load(folder)
+    model = MultitaskModel.load(folder, keep_layers=True)
     rows = load_split(model, data, split, [task])[task]
     raw = raw_outputs(model, task, rows, CPU).astype(np.float64)
     return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
@@ -264,7 +264,7 @@ def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_p
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return MultitaskModel.load(folder).state_dict()
+    return MultitaskModel.load(folder, keep_layers=True).state_dict()
 
 
 def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path):
@@ -384,8 +384,8 @@ def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeyp
     counts = []
     load = MultitaskModel.load
 
-    def counted(folder: Path) -> MultitaskModel:
-        alive.add(model := load(folder))
+    def counted(folder: Path, keep_layers: bool) -> MultitaskModel:
+        alive.add(model := load(folder, keep_layers=keep_layers))
         counts.append(len(alive))
         return model
 

@@ -42,7 +42,7 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(run, scored, small_data
     pairs = similarity_dev_set(small_data)
     assert pairs is not None
     assert pairs.labels is not None
-    model = MultitaskModel.load(run.model_folder())
+    model = MultitaskModel.load(run.model_folder(), keep_layers=True)
 
     def direction(text: str) -> np.ndarray:
         with torch.no_grad():

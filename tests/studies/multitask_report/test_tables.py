@@ -159,7 +159,7 @@ def test_the_best_recipes_train_encoders_of_their_depth(
     trained = line["training"].keys() & line["dev"].keys()
     assert trained
     assert all(0 < line["training"][task] < 10 for task in trained)
-    model = MultitaskModel.load(run.folder)
+    model = MultitaskModel.load(run.folder, keep_layers=True)
     assert len(model.encoder.layers) == layers
     assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
 
