@@ -75,3 +75,8 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """The error of a file that cannot be read as what its name says."""
+    return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")

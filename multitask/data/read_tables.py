@@ -10,22 +10,20 @@ import csv
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import pandas
-import pyarrow.compute
-import pyarrow.parquet
 from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import OnProblem, checked, listed, quote, reason, refuse, repeated
+from multitask.data.messages import OnProblem, checked, damaged, listed, quote, refuse, repeated
 from multitask.data.tables import (
     MOST_BYTES,
     SEPARATORS,
@@ -37,6 +35,9 @@ from multitask.data.tables import (
     Table,
     text_lines,
 )
+
+if TYPE_CHECKING:
+    import pandas  # takes 0.3 s; whoever has a data frame has imported it
 
 FRAME = "the data frame"
 ROWS_PER_BATCH = 8192
@@ -73,7 +74,12 @@ def open_table(
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
-def table_of(frame: pandas.DataFrame) -> Table:
+def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
+    """Whether rows are a pandas data frame."""
+    return "pandas" in sys.modules and isinstance(rows, sys.modules["pandas"].DataFrame)
+
+
+def table_of(frame: "pandas.DataFrame") -> Table:
     """The rows of a pandas data frame; missing values are None."""
     columns = tuple(map(str, frame.columns))
     values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
@@ -203,57 +209,9 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _parquet(path: Path, *_: object) -> Table:
-    """Text is read as indices into its different values: a few values repeated often are a small file."""
+    from multitask.data.parquet import read_parquet  # pyarrow takes 0.1 s
 
-    @contextmanager
-    def damage() -> Iterator[None]:
-        try:
-            yield
-        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
-            raise _damaged(path, error) from None
-
-    def batches() -> Iterator[list[Row]]:
-        size = 0
-        with damage():
-            for batch in file.iter_batches(rows_per_batch):
-                size += sum(map(_bytes_of, batch.columns))
-                refuse_expansion(path, size)
-                yield batch.to_pylist()
-
-    with damage():
-        metadata = checked(path, pyarrow.parquet.read_metadata)
-        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        refuse_expansion(path, sum(group.total_byte_size for group in groups))
-        chunks = (group.column(index) for group in groups for index in range(group.num_columns))
-        values = sum(chunk.num_values for chunk in chunks)  # lists of nothing have elements, but no bytes
-        refuse_expansion(path, values, unsuspected=UNSUSPECTED, unit="values")
-        rows_per_batch = min(ROWS_PER_BATCH, max(1, UNSUSPECTED * metadata.num_rows // max(1, values)))
-        texts = [
-            column.path
-            for column in metadata.schema
-            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
-        ]
-        schema = pyarrow.parquet.read_schema(path)
-        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
-    rows = enumerate(chain.from_iterable(batches()), start=1)
-    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[_fields_of(schema)])
-
-
-def _fields_of(schema: Any) -> Row:
-    """The names of columns, and in structs those of their fields, as a row of objects."""
-    return {field.name: _fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
-
-
-def _bytes_of(column: Any) -> int:
-    """Bytes of an Arrow array when each of its texts is written out."""
-    if pyarrow.types.is_dictionary(column.type):
-        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
-        return int(pyarrow.compute.sum(lengths).as_py() or 0)
-    if pyarrow.types.is_list(column.type):
-        return _bytes_of(column.flatten())
-    if pyarrow.types.is_struct(column.type):
-        return sum(map(_bytes_of, column.flatten()))
-    return int(column.nbytes)
+    return read_parquet(path)
 
 
 def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
@@ -303,7 +261,7 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
     except InputError:
         raise
     except Exception as error:  # damaged workbooks raise many kinds
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def _written(value: Any, decimal: str) -> str:
@@ -311,10 +269,6 @@ def _written(value: Any, decimal: str) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
     return "" if value is None else str(value)
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")
 
 
 FORMATS: dict[str, Callable[[Path, Format, OnProblem], Table]] = {
@@ -339,6 +293,8 @@ def _hub_table(source: Source) -> Table:
             codes = ((column, row[column], labels) for column, labels in names.items())
             yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
 
+    from multitask.data.parquet import fields_of
+
     return Table(
-        str(source), tuple(data.column_names), rows(), by_line=False, examples=[_fields_of(data.features.arrow_schema)]
+        str(source), tuple(data.column_names), rows(), by_line=False, examples=[fields_of(data.features.arrow_schema)]
     )

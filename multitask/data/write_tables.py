@@ -12,11 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow.parquet
-
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.data.messages import plain, reason
+from multitask.data.messages import plain
 from multitask.data.tables import SEPARATORS, Row, suffixes
 
 STANDARD_OUTPUT = Path("-")
@@ -51,8 +49,10 @@ def table_writer(
     suffix, compression = suffixes(path)
     with atomic_file(path) as temporary:
         if suffix == ".parquet":
-            with _parquet_writer(temporary, columns, types or {}) as write:
-                yield write
+            from multitask.data.parquet import parquet_writer  # pyarrow takes 0.1 s
+
+            with parquet_writer(temporary, columns, types or {}) as write:
+                yield lambda rows: write(_known(rows, columns))
             return
         opener: Any = gzip.open if compression else Path.open
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
@@ -87,8 +87,7 @@ def _delimited_writer(separator: str, file: IO[str], columns: Sequence[str]) -> 
     writer.writeheader()
 
     def write(rows: Sequence[Row]) -> None:
-        _refuse_new_columns(rows, columns)
-        writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in rows)
+        writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in _known(rows, columns))
 
     return write
 
@@ -124,31 +123,9 @@ def _finite(value: Any, column: str) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-@contextmanager
-def _parquet_writer(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[WriteRows]:
-    writer: Any = None
-
-    def write(rows: Sequence[Row]) -> None:
-        nonlocal writer
-        _refuse_new_columns(rows, columns)
-        try:
-            if writer is None:
-                arrays = {name: pyarrow.array([row.get(name) for row in rows]) for name in columns}
-                schema = pyarrow.schema([(name, types.get(name, array.type)) for name, array in arrays.items()])
-                writer = pyarrow.parquet.ParquetWriter(path, schema)
-            writer.write_table(pyarrow.Table.from_pylist(list(rows), writer.schema))
-        except (pyarrow.ArrowException, OverflowError) as error:
-            raise InputError(
-                f"a column's values have no common type in parquet ({reason(error)}); write jsonl"
-            ) from None
-
-    yield write
-    if writer is None:
-        write([])  # only the columns
-    writer.close()
-
-
-def _refuse_new_columns(rows: Sequence[Row], columns: Sequence[str]) -> None:
+def _known(rows: Sequence[Row], columns: Sequence[str]) -> Sequence[Row]:
+    """The rows. Raises InputError if one has another column."""
     for row in rows:
         if new := [name for name in row if name not in columns]:
             raise InputError(f"a row has the column {plain(new[0])}, which the first rows do not have; write jsonl")
+    return rows

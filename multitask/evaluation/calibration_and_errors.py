@@ -14,7 +14,7 @@ from multitask.data.examples import Examples
 from multitask.data.messages import aligned
 from multitask.data.write_tables import table_writer, without_formula
 from multitask.evaluation.statistics import Uncertain
-from multitask.evaluation.task_scores import written
+from multitask.models.estimates import written
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.scores import score_text
 from multitask.tasks.task import Task

@@ -1,68 +1,31 @@
-"""Scores of estimates on the tasks' data sets, and the course's prediction files."""
+"""Scores of estimates on the tasks' data sets."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 from numpy.typing import NDArray
 
-from minbert.files import atomic_file, write_json, write_text
+from minbert.files import atomic_file, write_json
 from multitask.base.device import Runtime
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.data.read_tables import FRAME, table_of
+from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.evaluation.statistics import Answers
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
-from multitask.models.estimates import estimate, tokenised
+from multitask.models.estimates import Estimates, estimate, tokenised
 from multitask.models.multitask_model import MultitaskModel, tasks_for
-from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.kinds import Classification
 from multitask.tasks.read_examples import examples_of
 from multitask.tasks.scores import LOWER_IS_BETTER, Metric
-from multitask.tasks.task import Split, Task
+from multitask.tasks.task import Task
 
-Estimates = Mapping[str, NDArray[np.float64]]
-"""For each task the values that `Task.estimate` gives, [rows, ...] in file order."""
-
-
-def write_predictions(
-    tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], split: Split, folder: Path
-) -> list[Path]:
-    """Write prediction files of the rows in file order: of the course's tasks with lines `id , value`, others as csv.
-
-    Of a task without ids, a row's id is its number in its file, as errors name it. Returns the files:
-    `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the task's name is the first
-    part.
-    """
-    paths = []
-    for name, values in estimates.items():
-        task, rows = tasks[name], examples[name]
-        assert rows.numbers is not None, "rows of files have numbers"
-        ids = rows.ids or map(str, rows.numbers)
-        answers = zip(ids, written(task, task.decide(values)), strict=True)
-        if task.prediction_file is None:
-            text = pandas.DataFrame(answers, columns=["id", task.prediction_column or name]).to_csv(index=False)
-        else:
-            header = f"id \t {task.prediction_column or name} \n"
-            text = header + "".join(f"{i} , {value} \n" for i, value in answers)
-        paths.append(folder / f"{task.prediction_file or name}-{split}-output.csv")
-        write_text(paths[-1], text)
-    return paths
-
-
-def written(task: Task, labels: NDArray[Any]) -> list[Any]:
-    """Labels or decisions, as files show them: names of classes, names of labels in one text, or numbers."""
-    if isinstance(task, MultiLabel):
-        return ["|".join(compress(task.names, row)) for row in labels]
-    if isinstance(task, Classification):
-        return [task.names[int(label)] for label in labels]
-    return [float(str(label)) for label in labels]  # the shortest decimals: 9.8, where fp32 has 9.80000019
-
+if TYPE_CHECKING:
+    import pandas
 
 NOTHING_KNOWN = TrainedOn()
 
@@ -153,7 +116,7 @@ class TaskEvaluation:
 
 def evaluate(
     model: MultitaskModel,
-    rows: Mapping[str, LabelledData] | pandas.DataFrame,
+    rows: "Mapping[str, LabelledData] | pandas.DataFrame",
     trained_on: TrainedOn = NOTHING_KNOWN,
     runtime: Runtime | None = None,
     tasks: Sequence[str] | None = None,
@@ -170,7 +133,7 @@ def evaluate(
     Raises:
         InputError: some outputs are not finite, or the data frame lacks a column or has values that are not legal.
     """
-    if isinstance(rows, pandas.DataFrame):
+    if is_frame(rows):
         named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
         of_task = {n: replace(table_of(rows), format=task.file_format.of_form(".parquet")) for n, task in named.items()}
         read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}

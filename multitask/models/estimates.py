@@ -1,21 +1,30 @@
-"""A multi-task model's estimates for the rows of its tasks' data sets."""
+"""A multi-task model's estimates for the rows of its tasks' data sets, and files of predictions."""
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from io import StringIO
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
+from minbert.files import write_text
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, RowsDone, untold
 from multitask.data.examples import Examples, LabelledData
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
+
+Estimates = Mapping[str, NDArray[np.float64]]
+"""For each task the values that `Task.estimate` gives, [rows, ...] in file order."""
 
 OF_THE_MODEL = ("name", "metric", "weight", "prediction_file", "prediction_column")
 """Fields of a task that do not say where and how its files are read."""
@@ -101,3 +110,39 @@ def tune(
         estimates[name] = task.estimate(raw)
         model.tasks[name] = task.tuned(estimates[name], labels)
     return estimates
+
+
+def write_predictions(
+    tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], split: Split, folder: Path
+) -> list[Path]:
+    """Write prediction files of the rows in file order: of the course's tasks with lines `id , value`, others as csv.
+
+    Of a task without ids, a row's id is its number in its file, as errors name it. Returns the files:
+    `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the task's name is the first
+    part.
+    """
+    paths = []
+    for name, values in estimates.items():
+        task, rows = tasks[name], examples[name]
+        assert rows.numbers is not None, "rows of files have numbers"
+        ids = rows.ids or map(str, rows.numbers)
+        answers = zip(ids, written(task, task.decide(values)), strict=True)
+        if task.prediction_file is None:
+            lines = StringIO()
+            csv.writer(lines, lineterminator="\n").writerows([("id", task.prediction_column or name), *answers])
+            text = lines.getvalue()
+        else:
+            header = f"id \t {task.prediction_column or name} \n"
+            text = header + "".join(f"{i} , {value} \n" for i, value in answers)
+        paths.append(folder / f"{task.prediction_file or name}-{split}-output.csv")
+        write_text(paths[-1], text)
+    return paths
+
+
+def written(task: Task, labels: NDArray[Any]) -> list[Any]:
+    """Labels or decisions, as files show them: names of classes, names of labels in one text, or numbers."""
+    if isinstance(task, MultiLabel):
+        return ["|".join(compress(task.names, row)) for row in labels]
+    if isinstance(task, Classification):
+        return [task.names[int(label)] for label in labels]
+    return [float(str(label)) for label in labels]  # the shortest decimals: 9.8, where fp32 has 9.80000019

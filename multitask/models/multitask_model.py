@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
-import pandas
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from multitask.base.progress import OnRows, untold
 from multitask.base.runs import is_run, last_run, locate_model
 from multitask.data.examples import Rows, Unread
 from multitask.data.messages import listed
-from multitask.data.read_tables import FRAME, table_of
+from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.data.tables import Format
 from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
@@ -47,6 +46,9 @@ from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
+
+if TYPE_CHECKING:
+    import pandas
 
 logger = logging.getLogger("multitask")
 
@@ -129,8 +131,8 @@ class MultitaskModel(nn.Module):
 
         Rows and errors are those of `predict`.
         """
-        if not isinstance(rows, pandas.DataFrame):
-            texts = columns_of(list(rows) if isinstance(rows, pandas.Series) else rows)
+        if not is_frame(rows):
+            texts = columns_of(rows if isinstance(rows, str) else list(rows))
             warn_of_empty_texts(texts)
             predicted = predict_columns(self, texts, tasks)
             self.unread.warn("predicted texts")
@@ -154,11 +156,11 @@ class MultitaskModel(nn.Module):
 
     def predict_frame(
         self,
-        frame: pandas.DataFrame,
+        frame: "pandas.DataFrame",
         tasks: Sequence[str] | None = None,
         probabilities: bool = False,
         prefix: str = "",
-    ) -> pandas.DataFrame:
+    ) -> "pandas.DataFrame":
         """A data frame with columns of predictions added, as `multitask predict` adds them to files.
 
         Args:
@@ -170,6 +172,8 @@ class MultitaskModel(nn.Module):
         Raises:
             InputError: no such task, a missing column, a value that is not text, or an added column that is there.
         """
+        import pandas  # whoever has a data frame has imported it
+
         added: dict[str, pandas.Series[Any]] = {}
         for name, answers in self.predict_all(frame, tasks).items():
             task = self.tasks[name]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
@@ -94,7 +93,8 @@ def warn_of_empty_texts(columns: Sequence[Sequence[str]]) -> None:
 
 def text_of(value: Any) -> Any:
     """A value of a text column: an empty text if it is missing, as null of JSON or NaN of pandas are."""
-    return "" if value is None or value is pandas.NA or (isinstance(value, float) and math.isnan(value)) else value
+    missing = value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+    return "" if missing else value
 
 
 def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:

@@ -17,8 +17,7 @@ from minbert.errors import InputError, install_with
 from multitask.data.examples import Examples
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of
-from multitask.evaluation.task_scores import written
-from multitask.models.estimates import estimate, located, tokenised
+from multitask.models.estimates import estimate, located, tokenised, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.service.batching import QueueFull

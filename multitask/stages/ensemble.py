@@ -22,9 +22,9 @@ from multitask.base.device import Runtime
 from multitask.base.runs import Artefact, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.task_scores import Estimates, MultitaskScores, TaskEvaluation, score, write_predictions
+from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
 from multitask.evaluation.text_tables import ensemble_table
-from multitask.models.estimates import estimate, located, tokenised, tune
+from multitask.models.estimates import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.registry import START, stages

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from minbert.errors import InputError
@@ -213,6 +212,8 @@ class Labelled(Task):
 
         The temperature is 1, with a warning, if none between the ends of the search fits better than the ends.
         """
+        from scipy.optimize import minimize_scalar  # takes 0.4 s, and predictions do not need it
+
         plain = self.with_cross_entropy()
         values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
 

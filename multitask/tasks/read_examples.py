@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from minbert.errors import InputError
 from multitask.base.random_streams import generator
@@ -111,6 +109,9 @@ def held_out_sentences(tasks: Mapping[str, Examples], share: float) -> dict[str,
     Rows that share a sentence, whatever their tasks, are a group, and so are rows that others link. The groups are
     drawn at random, always in the same order. One with more rows of a task than are still to be held out is skipped.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     columns = [hash_sentences(column) for examples in tasks.values() for column in examples.sentences]
     numbers = np.unique(np.concatenate(columns), return_inverse=True)[1]
     sentences = iter(np.split(numbers, np.cumsum([len(column) for column in columns])[:-1]))

@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow
 import torch
 from torch import Tensor
 
@@ -24,8 +23,7 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, Row, Source, Table, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
-from multitask.evaluation.task_scores import write_predictions
-from multitask.models.estimates import estimate, load_split, located, tokenised
+from multitask.models.estimates import estimate, load_split, located, tokenised, write_predictions
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, alike
 from multitask.stages.reads import SPLITS_BY_USE, changed_file
@@ -119,9 +117,10 @@ def predict_file(
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len(set(map(model.reads, together))) for together in groups.values())
+    types = _types(model, table, added) if output.suffix == ".parquet" else {}
     count, empty = 0, set[int]()
     with (
-        table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
+        table_writer(output, [*table.columns, *new], types, form) as write,
         RowsDone(total, passes=passes) as shown,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
@@ -198,6 +197,8 @@ def _read(task: Task, columns: Sequence[str]) -> tuple[Template, ...]:
 
 def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Arrow types of the file's columns, if it has types, and of the columns that tasks add."""
+    import pyarrow  # takes 0.1 s
+
     text, number = pyarrow.string(), pyarrow.float64()
     types = {field.name: field.type for field in table.schema or ()}
     for name, (predicted, *probabilities) in added.items():

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import InputError
-from multitask.evaluation.task_scores import written
 from multitask.evaluation.text_tables import capitalized, markdown_text
+from multitask.models.estimates import written
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows

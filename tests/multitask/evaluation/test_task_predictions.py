@@ -16,8 +16,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.device import start
 from multitask.data.tables import Source
-from multitask.evaluation.task_scores import write_predictions, written
-from multitask.models.estimates import estimate, load_split, located
+from multitask.models.estimates import estimate, load_split, located, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks
