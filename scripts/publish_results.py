@@ -27,10 +27,9 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Artefact, without_folders
 from multitask.data.contamination import RECORD
+from multitask.experiments.record import Record
+from multitask.experiments.results import Results, save_curves
 from scripts.refresh_study_pages import PAGES
-from studies.engine.record import Record
-from studies.report.scores_as_data import save_curves
-from studies.results import Results
 
 
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:

@@ -25,22 +25,20 @@ from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.statistics import Uncertain
 from multitask.evaluation.text_tables import markdown_text
-from studies.engine.experiments import STS, TRANSFER
-from studies.engine.record import Record
-from studies.engine.table import OVERALL
+from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
+from multitask.experiments.record import Record
+from multitask.experiments.report import Section, as_intervals
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import OVERALL
+from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
-from studies.report.claims import Claim, judge
+from studies.report.claims import SCORE, Claim, Measure, fall, judge, last, last_score
 from studies.report.claims import Results as ClaimResults
-from studies.report.figures import Interval, Picture, intervals, lines, standalone
 from studies.report.from_data import read_published
-from studies.report.measures import SCORE, Measure, fall, last, last_score
-from studies.report.preset_results import PresetResults
-from studies.report.report import MARKS
-from studies.report.sections import Section, as_intervals
-from studies.report.table_results import TableResults
+from studies.report.study_page import MARKS
 from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
 from studies.study import all_studies
 

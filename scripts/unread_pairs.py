@@ -24,11 +24,10 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation.statistics import Answers, Values
 from multitask.evaluation.suite_data import LabelledRows, Mask
 from multitask.evaluation.suite_sets import SETS
+from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from studies.engine.presets import SMALL
-from studies.report.preset_results import PresetResults
-from studies.report.table_results import TableResults
 from studies.sparse_cse.tables import SHARES, pruned
 
 LOW = "1% to 20%"

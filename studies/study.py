@@ -13,11 +13,11 @@ from minbert.errors import InputError
 if TYPE_CHECKING:  # the engine reads this module, and must not import what draws figures
     import pandas
 
-    from studies.engine.experiments import Experiment
+    from multitask.experiments.report import Section
+    from multitask.experiments.table_results import PresetResults
+    from multitask.experiments.tables import Experiment
     from studies.engine.recipes import Recipes
     from studies.report.claims import Claim
-    from studies.report.preset_results import PresetResults
-    from studies.report.sections import Section
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -147,3 +148,28 @@ def word_piece(vocabulary: list[str]) -> RustTokenizer:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     return backend
+
+
+@pytest.fixture(scope="session")
+def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with a few NLI triplets and unlabelled sentences."""
+    folder = tmp_path_factory.mktemp("grid-data")
+    for path in small_data.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    with (sample_data / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
+        (folder / "nli_triplets.csv").write_text("".join(islice(file, 17)), encoding="utf-8", newline="")
+    for name in ("sentences.txt", "captions.txt", "news.txt"):
+        with (sample_data / name).open(encoding="utf-8") as file:
+            (folder / name).write_text("".join(islice(file, 32)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_resamples() -> Iterator[None]:
+    """Resample a fifth as often as in a report, for scores that are far apart."""
+    from multitask.experiments import table_results  # with pandas: not for every test
+
+    few = partial(table_results.resampled_scores, samples=2000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_results, "resampled_scores", few)
+        yield

@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("training", "evaluation"),
     ("stages",),
     ("use",),
+    ("experiments",),
     ("service",),
     ("cli",),
 )

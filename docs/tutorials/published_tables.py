@@ -17,7 +17,7 @@
 # %%
 from pathlib import Path
 
-from studies import Results
+from multitask.experiments import Results
 
 DATA = Path("docs/studies/results")
 for file in sorted(DATA.glob("*.parquet")):
@@ -33,7 +33,7 @@ for file in sorted(DATA.glob("*.parquet")):
 FILE, TABLE = "multitask-report", "best-parts"
 
 # %%
-from studies.report.text import difference_table, score_table
+from multitask.experiments.text import difference_table, score_table
 
 table = Results.load(DATA / f"{FILE}.parquet").table(TABLE)
 print(table.description.title, table.description.note, sep="\n", end="\n\n")

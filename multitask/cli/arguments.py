@@ -10,7 +10,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -70,8 +70,13 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
     own = vars(options).get("__annotations__", {})
     missing = (MISSING, MISSING)
-    # Required ones first, inherited ones last.
-    for field in sorted(fields(options), key=lambda f: ((f.default, f.default_factory) != missing, f.name not in own)):
+
+    def place(field: Field[Any]) -> tuple[bool, bool, bool]:
+        """Required ones first, then what is given without a flag, inherited ones last."""
+        required = (field.default, field.default_factory) == missing
+        return not required, "positional" not in field.metadata, field.name not in own
+
+    for field in sorted(fields(options), key=place):
         kind, here = kinds[field.name], (*path, field.name)
         default = getattr(values, field.name) if values is not None else field.default
         if default is MISSING and field.default_factory is not MISSING:
@@ -116,7 +121,7 @@ def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, s
     return error
 
 
-TRAIN, USE, DATA, STUDIES = "Train a model", "Use a model", "Data", "Studies"
+TRAIN, USE, DATA = "Train a model", "Use a model", "Data"
 """Headings in the list of all commands."""
 
 

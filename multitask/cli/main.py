@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -19,10 +19,12 @@ from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
 from multitask.base.runs import last_run, refuse_file_of_run
 from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
 from multitask.cli.commands import COMMANDS
+from multitask.cli.experiments_commands import COMMAND as EXPERIMENTS
 from multitask.cli.service_commands import SERVICE_COMMANDS
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.messages import plain
+from multitask.stages.registry import plugins
 
 logger = logging.getLogger("multitask")
 
@@ -97,10 +99,11 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
 
 
 def every_command(name: str = "") -> Iterator[Command | Group]:
-    """All commands, or the commands with one name. Imports only what they need."""
-    yield from (command for command in stage_commands().values() if name in ("", command.name))
-    yield from (command for command in (*COMMANDS, *SERVICE_COMMANDS) if name in ("", command.name))
-    yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))
+    """All commands, or the commands with one name. An entry point replaces our command of the same name."""
+    ours = (*stage_commands().values(), *COMMANDS, *SERVICE_COMMANDS, EXPERIMENTS)
+    others = {command.name: command for command in plugins(ENTRY_POINTS, name)}
+    yield from (others.get(command.name, command) for command in ours if name in ("", command.name))
+    yield from (command for command in others.values() if command.name not in {own.name for own in ours})
 
 
 def _run(prog: str, command: Command, arguments: Sequence[str]) -> int:

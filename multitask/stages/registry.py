@@ -13,7 +13,7 @@ their names, in a module that is imported when they are needed:
 Only `compute` is required.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -99,9 +99,24 @@ def register(stage: Stage) -> Stage:
 def stages() -> dict[str, Stage]:
     """All stages by name."""
     import_module("multitask.stages.settings")
-    for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()
+    list(plugins(ENTRY_POINTS))
     return _REGISTERED
+
+
+def plugins(group: str, name: str = "") -> Iterator[Any]:
+    """What the entry points of a group name, or those with one name.
+
+    One whose module is missing is passed over: `studies` is in a checkout, but not in a wheel.
+    """
+    for entry in entry_points(group=group):
+        if name in ("", entry.name):
+            try:
+                found = entry.load()
+            except ModuleNotFoundError as error:
+                if not f"{entry.module}.".startswith(f"{error.name}."):
+                    raise  # it is there, and lacks something else
+            else:
+                yield found
 
 
 def stage_named(name: str) -> Stage:

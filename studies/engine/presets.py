@@ -1,11 +1,12 @@
 """Presets: start weights, data and size. All presets have the same tables. Imports nothing heavy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from multitask.base.runs import Weights
+from multitask.experiments.tables import MAIN_TASKS, START_NOTES, Experiment, Preset
 from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import (
     REPORT,
@@ -18,9 +19,11 @@ from multitask.stages.settings import (
     SuitesConfig,
 )
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
-from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose
+
+STUDIES = "Studies"
+"""Heading of our commands in the list of all."""
 
 PresetName = Literal["sample", "small", "best", "best-base", "paper", "paradigm", "paradigm-roberta"]
 ReportName = Literal[PresetName, "tasks"]
@@ -28,15 +31,6 @@ ReportName = Literal[PresetName, "tasks"]
 
 GIVEN = ("quora", "sentiment", "similarity")  # Quora with labels, then dropout views of the others (section 4.1)
 AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length selects no checkpoint
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Experiments to run."""
-
-    name: ReportName  # how the command line calls its report
-    recipes: Recipes  # start weights, data and settings of all rows
-    experiments: tuple[Experiment, ...]
 
 
 # The report's settings (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout
@@ -203,9 +197,7 @@ NOTES = {
     "other tables vary single settings and run on request, with --tables.",
     "small": f"{_FEWER} The multi-task report's tables begin with masked language modelling, which undoes much of the "
     "start weights' contrastive tuning; every seed has its own run of it.",
-    "all-minilm-l6-v2": "The start weights, all-MiniLM-L6-v2, are already tuned contrastively on over a billion "
-    "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "
-    "BERT.",
+    **START_NOTES,
     "data/sample": "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the "
     "scores show only that everything works and that a model learns.",
 }
@@ -231,4 +223,21 @@ def load_preset(
     )
     experiments = all_experiments(recipes)
     usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
-    return Preset(name, recipes, choose(experiments, usual if tables is None else tables))
+    return preset_of(name, recipes, choose(experiments, usual if tables is None else tables))
+
+
+def preset_of(name: str, recipes: Recipes, experiments: Sequence[Experiment]) -> Preset:
+    """A preset that runs some of the tables."""
+    about = (str(recipes.data), recipes.start.name.lower(), name)
+    return Preset(
+        name,
+        recipes.start,
+        recipes.data,
+        tuple(experiments),
+        notes=tuple(NOTES[of] for of in about if of in NOTES),
+        order=tuple(experiment.table.key for experiment in all_experiments(recipes)),
+        predicted=(MAIN_TASKS, ("reviews",)),
+        next_step="on real data: multitask data fetch, then multitask experiments run small"
+        if name == "sample"
+        else "",
+    )

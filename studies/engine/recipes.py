@@ -1,15 +1,16 @@
-"""Recipes: a model is a short expression over stages. Equal expressions are one computation, whichever row has them."""
+"""Recipes of the papers' models: expressions over stages. Equal ones are one computation, whichever row has them."""
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from multitask.base.runs import Weights
-from multitask.stages.registry import stage_named
+from multitask.evaluation.suite_sets import SETS
+from multitask.experiments.tables import Experiment, Line, Node, Table, models_of
 from multitask.stages.settings import (
     EnsembleConfig,
-    EvaluateConfig,
     FinetuneConfig,
     FuseConfig,
     MlmConfig,
@@ -20,36 +21,9 @@ from multitask.stages.settings import (
 from multitask.training.settings import ObjectiveConfig
 from studies.gradient_paradigm.simulate import SimulationConfig
 
-
-@dataclass(frozen=True)
-class Node:
-    """A stage with all that it computes from."""
-
-    stage: str
-    config: Any
-    parents: tuple["Node | Weights", ...]  # the models that it starts from, in the order of the stage's function
-    data: Path
-
-    def seeded(self, seed: int) -> "Node":
-        """The same chain with this seed in every stage that a seed changes."""
-        parents = tuple(parent.seeded(seed) if isinstance(parent, Node) else parent for parent in self.parents)
-        with_seed = stage_named(self.stage).with_seed
-        return replace(self, config=with_seed(self.config, seed) if with_seed else self.config, parents=parents)
-
-    @property
-    def needs(self) -> tuple["Node", ...]:
-        """The stages that it starts from."""
-        return tuple(parent for parent in self.parents if isinstance(parent, Node))
-
-    def chain(self) -> Iterator["Node"]:
-        """All stages of the recipe, each once, parents before children, itself last."""
-        yield from dict.fromkeys(node for parent in self.needs for node in parent.chain())
-        yield self
-
-
-def evaluation(model: Node) -> Node:
-    """The stage that scores a model on the dev sets: the model's own stage if that writes scores."""
-    return model if stage_named(model.stage).scores else Node("evaluate", EvaluateConfig(), (model,), model.data)
+STS, TRANSFER, RETRIEVAL = "STS", "Transfer", "Retrieval"
+SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER, "retrieval": RETRIEVAL}
+GROUPS = {SUITE_COLUMNS[suite]: tuple(entry.name for entry in sets) for suite, sets in SETS.items()}
 
 
 @dataclass(frozen=True)
@@ -160,3 +134,26 @@ class Recipes:
     def _trained(config: PretrainConfig, rate: int, epochs: int | None = None) -> PretrainConfig:
         optimizer = replace(config.optimizer, learning_rate=rate * config.optimizer.learning_rate)
         return replace(config, epochs=epochs or config.epochs, optimizer=optimizer)
+
+
+def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: Iterable[Line]) -> Experiment:
+    """A table of scores on SentEval's tasks, run on request."""
+    lines = tuple(lines)
+    groups = {SUITE_COLUMNS[suite]: GROUPS[SUITE_COLUMNS[suite]] for suite in recipes.suites.suites}
+    table = Table(
+        key,
+        title,
+        f"{note} Scores are SentEval's, of frozen embeddings: Spearman correlation of seven similarity tasks, accuracy "
+        "of seven transfer tasks, and their means. Retrieval is nDCG at 10 among the sentences of Quora's and SICK's "
+        "pairs.",
+        tuple(row for row, _ in lines),
+        columns=tuple(name for names in groups.values() for name in names),
+        groups=groups,
+    )
+    return Experiment(table, models_of(lines), recipes.on_suites, on_request=True)
+
+
+def read_tables(module: str) -> dict[str, dict[str, Any]]:
+    """The tables that `tables.toml` next to a module's `__file__` describes, by key, as arguments of `experiment`."""
+    text = Path(module).with_name("tables.toml").read_text(encoding="utf-8")
+    return {key: {"key": key, **table} for key, table in tomllib.loads(text).items()}

@@ -10,6 +10,7 @@ from math import log, radians
 from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
+from multitask.experiments.table_results import ProbedAt as Read
 from studies.gradient_paradigm import simulated_numbers as simulated
 from studies.gradient_paradigm.simulation_outcomes import Simulations
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
@@ -24,14 +25,17 @@ from studies.report.claims import (
     bounds,
     every,
     every_chosen,
+    fall,
+    highest,
     in_degrees,
+    last,
+    last_score,
     percent,
     share,
+    shrinks,
     some,
 )
 from studies.report.evidence import Statement
-from studies.report.measures import fall, highest, last, last_score, shrinks
-from studies.report.run_results import Place as Read
 
 INFONCE = "infonce"
 DECOUPLED = ("align_uniform", "dcl")

@@ -4,7 +4,8 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.settings import settings
-from multitask.cli.arguments import STUDIES, Command
+from multitask.cli.arguments import Command
+from studies.engine.presets import STUDIES
 from studies.gradient_paradigm.simulate import STAGE, SimulationConfig
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import pandas
 
 from multitask.evaluation.statistics import Uncertain
+from multitask.experiments.figures import Picture, intervals
+from multitask.experiments.report import Section, as_intervals
+from multitask.experiments.table_results import PresetResults, TableResults, compared
+from multitask.experiments.text import difference
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
-from studies.report.figures import Picture, intervals
-from studies.report.measures import LEAST_SEEDS
-from studies.report.preset_results import PresetResults
-from studies.report.sections import Section, as_intervals
-from studies.report.table_results import TableResults, compared
-from studies.report.text import difference
+from studies.report.claims import LEAST_SEEDS
 
 Cell = frozenset[str]
 """The factors that are on."""

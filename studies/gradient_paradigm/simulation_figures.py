@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from minbert.files import write_text
+from multitask.experiments.figures import DASHED, Picture, line_style, render, standalone
+from multitask.experiments.report import Section
+from multitask.experiments.table_results import PresetResults
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Simulations
-from studies.report.figures import DASHED, Picture, line_style, render, standalone
-from studies.report.preset_results import PresetResults
-from studies.report.sections import Section
 
 Array = NDArray[np.floating]
 TICKS = {np.pi * share: text for share, text in ((0.25, "π/4"), (0.5, "π/2"), (0.75, "3π/4"), (1, "π"))}

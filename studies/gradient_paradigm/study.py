@@ -1,7 +1,8 @@
 """The study of the two gradient papers: simulations, tables, claims and figures."""
 
 from multitask.base.options import RunOptions
-from studies.engine.table import Row
+from multitask.experiments.table_results import PresetResults
+from multitask.experiments.tables import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
 from studies.gradient_paradigm.claims import CLAIMS, simulated_claims
 from studies.gradient_paradigm.command import Simulate
@@ -10,7 +11,6 @@ from studies.gradient_paradigm.simulation_figures import simulation_section, wri
 from studies.gradient_paradigm.simulation_outcomes import Simulations
 from studies.gradient_paradigm.tables_of_losses import table
 from studies.report.claims import judge
-from studies.report.preset_results import PresetResults
 from studies.study import Study
 
 # Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.

@@ -7,11 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from multitask.experiments.tables import Experiment, Line, Row, experiment
 from multitask.stages.settings import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
-from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
-from studies.engine.recipes import Recipes
-from studies.engine.table import Row
+from studies.engine.recipes import Recipes, read_tables, suites_experiment
 
 DESCRIBED = read_tables(__file__)
 """Titles and notes of the tables."""

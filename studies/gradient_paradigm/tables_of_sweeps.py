@@ -7,11 +7,10 @@ from math import sqrt
 from typing import Any
 
 from minbert.config import ModelType
+from multitask.experiments.tables import Experiment, Line, Node, Row, key_of
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
-from studies.engine.experiments import Experiment, Line
-from studies.engine.recipes import Node, Recipes
-from studies.engine.table import Row, key_of
+from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, ROWS, rescaled_intervals, table
 
 DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from multitask.experiments.figures import Picture, lines, over_seeds
+from multitask.experiments.report import Section, table_section
+from multitask.experiments.table_results import PresetResults, ProbedAt, RunResult, TableResults
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
 from studies.gradient_paradigm.tables_of_sweeps import MEANINGS, SYMBOLS, swept
-from studies.report.figures import Picture, lines, over_seeds
-from studies.report.measures import SCORE
-from studies.report.preset_results import PresetResults
-from studies.report.run_results import Place, RunResult
-from studies.report.sections import Section, table_section
-from studies.report.table_results import TableResults
+from studies.report.claims import SCORE
 
 Track = Callable[[RunResult], Sequence[tuple[float, float]]]
 """From a run to steps and values."""
-HELD_OUT: Place = "held-out sentences"
+HELD_OUT: ProbedAt = "held-out sentences"
 PROBED = {
     "distance gap": "mean angle to negatives less mean angle to the positive, radians",
     "hardest negative push": "share of the push that the hardest negative makes",

@@ -5,7 +5,7 @@ Overall comes first, the similarity of the same rows, in its own published order
 
 from typing import NamedTuple
 
-from studies.engine.table import OVERALL
+from multitask.experiments.tables import OVERALL
 from studies.report.claims import MARGIN, Claim, Kind, Place, Results, every
 from studies.report.evidence import Statement
 

@@ -11,10 +11,9 @@ from typing import Any
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.base.runs import Weights
+from multitask.experiments.tables import MAIN_TASKS, OVERALL, Experiment, Node, Row, experiment, key_of
 from multitask.stages.settings import REPORT, EvaluateConfig, FinetuneConfig
-from studies.engine.experiments import Experiment, experiment, read_tables
-from studies.engine.recipes import Node, Recipes
-from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of
+from studies.engine.recipes import Recipes, read_tables
 
 DESCRIBED = read_tables(__file__)
 RECIPE = ("finetune", "pretraining", "recipe")

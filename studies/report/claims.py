@@ -14,11 +14,67 @@ from typing import Any, Literal
 import numpy as np
 import pandas
 
-from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, Uncertain
+from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, SampledScores, Uncertain, contrast
+from multitask.experiments.table_results import ProbedAt, RunResult, TableResults
+from multitask.experiments.text import score, signed
 from studies.report.evidence import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
-from studies.report.measures import SCORE, Measure, measured
-from studies.report.table_results import TableResults
-from studies.report.text import score, signed
+
+Measure = Callable[[RunResult], float | None]
+SCORE = "similarity"
+LEAST_SEEDS = 3
+"""Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
+
+
+def measured(terms: Sequence[tuple[float, Mapping[int, float]]]) -> Uncertain | None:
+    """Σ weight · mean of values by seed, uncertain by seeds alone. None if there are too few seeds."""
+    if min(len(found) for _, found in terms) < LEAST_SEEDS:
+        return None
+    values = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
+    return contrast([(weight, SampledScores(seeds, of, np.tile(of, (SAMPLES, 1)))) for weight, seeds, of in values])
+
+
+def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
+    """The sum of statistics at the end of training.
+
+    None if the last evaluation lacks one, as it does when all anchors dissipated.
+    """
+
+    def measure(run: RunResult) -> float | None:
+        seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
+        if all(of and of[-1][0] == run.history[-1]["step"] for of in seen):
+            return sum(of[-1][1] for of in seen)
+        return None
+
+    return measure
+
+
+def highest(statistic: str, place: ProbedAt = "training batches") -> Measure:
+    """A statistic's highest value in training."""
+    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
+
+
+def shrinks(statistic: str) -> Measure:
+    """Logarithm of a statistic at the end of training relative to its beginning."""
+
+    def measure(run: RunResult) -> float | None:
+        seen = run.probed(statistic)
+        if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
+            return None
+        return float(np.log(seen[-1][1] / seen[0][1]))
+
+    return measure
+
+
+def fall(run: RunResult) -> float | None:
+    """The highest dev score less that at the end."""
+    curve = run.curve(SCORE)
+    return float(np.nanmax(curve) - curve[-1]) if len(curve) > 1 else None
+
+
+def last_score(run: RunResult) -> float | None:
+    """The dev score at the end."""
+    return curve[-1] if (curve := run.curve(SCORE)) else None
+
 
 Kind = Literal["claim", "beyond the paper", "theorem"]
 Status = Literal[Verdict, "not tested here", "theorem"]

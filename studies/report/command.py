@@ -4,8 +4,8 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.settings import settings
-from multitask.cli.arguments import POSITIONAL, STUDIES, Command
-from studies.engine.presets import ReportName
+from multitask.cli.arguments import POSITIONAL, Command
+from studies.engine.presets import STUDIES, ReportName
 
 
 @settings
@@ -20,4 +20,4 @@ class Report:
     """Folder of the report."""
 
 
-COMMAND = Command("report", Report, "studies.report.report:report", STUDIES)
+COMMAND = Command("report", Report, "studies.report.study_page:report", STUDIES)

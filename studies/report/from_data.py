@@ -12,15 +12,12 @@ import numpy as np
 import pandas
 
 from multitask.evaluation.statistics import SAMPLES, Values
+from multitask.experiments.record import Record
+from multitask.experiments.results import FURTHER, MEAN, STEPS, TRAINING, Results, TableScores
+from multitask.experiments.table_results import DevSet, PresetResults, RunResult, Samples, TableResults
+from multitask.experiments.tables import Row, Table
 from multitask.stages.settings import HELD_OUT
-from studies.engine.experiments import GROUPS
-from studies.engine.record import Record
-from studies.engine.table import Row, Table
-from studies.report.preset_results import PresetResults
-from studies.report.run_results import DevSet, RunResult, Samples
-from studies.report.scores_as_data import FURTHER, MEAN, TRAINING
-from studies.report.table_results import TableResults
-from studies.results import STEPS, Results, TableScores
+from studies.engine.recipes import GROUPS
 
 Training: TypeAlias = dict[int, dict[str, dict[str, float]]]
 """Values by step, source and measure."""

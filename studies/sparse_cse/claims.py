@@ -11,7 +11,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
-from studies.engine.experiments import GROUPS, STS, TRANSFER
+from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.claims import MARGIN, Claim, Kind, Place, Results, UntestedError, every, some
 from studies.report.evidence import Bound, Combined, Statement
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned

@@ -3,18 +3,21 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from minbert.files import read_arrays
 from multitask.evaluation.statistics import Values
-from studies.engine.experiments import GROUPS, STS, TRANSFER
-from studies.report.figures import Picture, Points, intervals, lines, matrices
-from studies.report.preset_results import PresetResults
-from studies.report.run_results import RunResult
-from studies.report.sections import Section, as_intervals, table_section
-from studies.report.table_results import TableResults, compared
+from multitask.experiments.figures import OURS, Picture, Points, intervals, lines, render
+from multitask.experiments.report import Section, as_intervals, table_section
+from multitask.experiments.table_results import PresetResults, RunResult, TableResults, compared
+from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.sparse_cse.tables import CRITERIA, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
 
 START, OWN = "sparsity", "sparsity-own"
@@ -124,6 +127,36 @@ def removed(runs: Sequence[RunResult]) -> tuple[Values, Values] | None:
         return None
     heads, neurons = np.mean(found, axis=0)
     return heads, neurons
+
+
+def matrices(
+    panels: Mapping[str, NDArray[Any]],
+    texts: Mapping[str, NDArray[Any]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    labels: tuple[str, str],
+    title: str,
+) -> Markup:
+    """Shares of 0 to 1 by row and column, [rows, columns] in each panel. A deeper colour is a larger share.
+
+    `texts` stand in the cells; `labels` say what columns and rows are; the title is the alternative text.
+    """
+
+    def draw(figure: Figure) -> None:
+        drawn = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (heading, matrix) in zip(drawn, panels.items(), strict=True):
+            for (row, column), share in np.ndenumerate(matrix):
+                corner, alpha = (column - 0.5, row - 0.5), 0.75 * float(share)
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=OURS, alpha=alpha))
+                axes.text(column, row, str(texts[heading][row, column]), ha="center", va="center", fontsize=8)
+            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=heading)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
+            axes.set_xticks(range(len(columns)), columns)
+            axes.set_yticks(range(len(rows)), rows)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+
+    return render(draw, (len(panels) * (1 + 0.36 * len(columns)), 1 + 0.34 * len(rows)), title)
 
 
 SECTIONS = (

@@ -11,10 +11,9 @@ from typing import Any
 
 from minbert.config import ModelType
 from multitask.base.runs import Weights
+from multitask.experiments.tables import Experiment, Line, Node, Row, key_of
 from multitask.training.settings import ObjectiveConfig
-from studies.engine.experiments import Experiment, Line, read_tables, suites_experiment
-from studies.engine.recipes import Node, Recipes
-from studies.engine.table import Row, key_of
+from studies.engine.recipes import Recipes, read_tables, suites_experiment
 from studies.gradient_paradigm.tables_of_losses import OBJECTIVES
 from studies.gradient_paradigm.tables_of_sweeps import SHAPES, from_scratch
 

@@ -18,15 +18,14 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Artefact
 from multitask.evaluation.text_tables import markdown_text
+from multitask.experiments.record import Record
+from multitask.experiments.results import Results, TableScores, curves_as_data, save_curves, scores_as_data
+from multitask.experiments.table_results import PresetResults
 from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_verdicts, claims, with_verdicts
-from studies.engine.record import Record
 from studies.report.claims import judge
 from studies.report.from_data import read_published
-from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
-from studies.results import Results, TableScores
 from tests.conftest import ROOT
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import write_store

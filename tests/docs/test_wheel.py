@@ -41,14 +41,18 @@ def test_a_wheel_works_without_the_checkout(tmp_path: Path) -> None:
     def multitask(line: str) -> str:
         return run(environment / "bin" / "multitask", *line.split())
 
-    imported = run(python, "-c", "import minbert, multitask, studies; print(minbert, multitask, studies)")
-    assert imported.count(str(environment)) == 3
+    imported = run(python, "-c", "import minbert, multitask; print(minbert, multitask)")
+    assert imported.count(str(environment)) == 2
     assert multitask("data sample").split() == ["data/sample", "data/own"]
     assert (folder / "data" / "sample" / "quora-dev.csv").read_bytes() == (
         ROOT / "data/sample/quora-dev.csv"
     ).read_bytes()
     trained = multitask(TRAIN).splitlines()[-1]
     assert "topic" in multitask(f"predict --model {trained} --input data/own/new_messages.txt").splitlines()[0]
-    assert "All different" in multitask("experiments plan sample --tables 3")  # a row of the studies' own files
+    assert Path(own, "studies").exists() is False
+    assert multitask("--help").count("experiments") == 1
+    table = "experiments run --tasks-file data/own/tasks.toml --epochs 1 --epoch-size 16 --schedulers average"
+    assert "report: " in multitask(table)
+    assert "Together, average" in (folder / "report" / "index.html").read_text(encoding="utf-8")
     marker = "from pathlib import Path; import {0}; print(Path({0}.__file__).with_name('py.typed').exists())"
-    assert all(run(python, "-c", marker.format(name)) == "True\n" for name in ("minbert", "multitask", "studies"))
+    assert all(run(python, "-c", marker.format(name)) == "True\n" for name in ("minbert", "multitask"))

@@ -1,15 +1,11 @@
 """A preset small enough to run whole: a random encoder, a few rows of every file, an epoch of each training."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from multitask.base.runs import Weights
-from multitask.evaluation.statistics import resampled_scores
 from multitask.stages.settings import (
     REPORT,
     SUPERVISED,
@@ -23,33 +19,10 @@ from multitask.training.settings import OptimizerConfig
 from studies.engine.presets import GIVEN
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.report import run_results
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 MULTITASK = replace(REPORT, epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
-
-
-@pytest.fixture(scope="module")
-def few_resamples() -> Iterator[None]:
-    """Resample a fifth as often as in a report, for scores that are far apart."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_results, "resampled_scores", partial(resampled_scores, samples=2000))
-        yield
-
-
-@pytest.fixture(scope="session")
-def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data with a few NLI triplets and unlabelled sentences."""
-    folder = tmp_path_factory.mktemp("grid-data")
-    for path in small_data.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    with (sample_data / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
-        (folder / "nli_triplets.csv").write_text("".join(islice(file, 17)), encoding="utf-8", newline="")
-    for name in ("sentences.txt", "captions.txt", "news.txt"):
-        with (sample_data / name).open(encoding="utf-8") as file:
-            (folder / name).write_text("".join(islice(file, 32)), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from multitask.evaluation.statistics import SAMPLES, Values
+from multitask.experiments.table_results import DevSet, RunResult, Samples, TableResults
+from multitask.experiments.tables import Row
 from multitask.stages.settings import HELD_OUT
-from studies.engine.table import Row
-from studies.report.run_results import DevSet, RunResult, Samples
-from studies.report.table_results import TableResults
 from tests.studies.synthetic import TABLES
 
 EXAMPLES = 0.001  # standard deviation of a score over other examples

@@ -12,14 +12,14 @@ import numpy as np
 
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact
+from multitask.experiments.record import Record, RecordedRun
+from multitask.experiments.table_results import TableResults
+from multitask.experiments.tables import Row, Table
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
-from studies.engine.experiments import GROUPS, RETRIEVAL, STS
 from studies.engine.presets import PRESETS
-from studies.engine.record import Record, RecordedRun
-from studies.engine.table import Row, Table
+from studies.engine.recipes import GROUPS, RETRIEVAL, STS
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
-from studies.report.table_results import TableResults
 from studies.study import all_experiments
 
 TABLES = {experiment.table.key: experiment.table for experiment in all_experiments(PRESETS["sample"])}

@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from studies.engine.experiments import GROUPS, STS
-from studies.engine.table import Row
+from multitask.experiments.table_results import TableResults
+from multitask.experiments.tables import Row
+from studies.engine.recipes import GROUPS, STS
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, TRIPLETS, Simulations
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
-from studies.report import measures
+from studies.report import claims as measures
 from studies.report.claims import Claim, Status, judge
-from studies.report.table_results import TableResults
 from studies.sparse_cse.tables import WHOLE, pruned
 from studies.study import all_studies
 from tests.studies import results_in_memory

@@ -13,8 +13,8 @@ from tests.conftest import ROOT
 
 PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
 NEW = """
-from studies.engine.experiments import experiment
-from studies.engine.table import Row
+from multitask.experiments.tables import experiment
+from multitask.experiments.tables import Row
 from studies.report.claims import Claim, Place
 from studies.study import Paper, Study
 

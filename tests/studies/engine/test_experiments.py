@@ -6,8 +6,9 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.base.runs import Weights
+from multitask.experiments.tables import Node
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
-from studies.engine.recipes import Node, Recipes
+from studies.engine.recipes import Recipes
 from studies.study import all_experiments
 
 NUMBERED = [str(number) for number in range(1, 11)]

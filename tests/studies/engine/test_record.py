@@ -9,7 +9,7 @@ import pytest
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION
-from studies.engine.record import Record, duration
+from multitask.experiments.record import Record, duration
 from tests.studies.synthetic import TABLES, add_run, write_store
 
 

@@ -19,25 +19,24 @@ from minbert.errors import DiskFullError, InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact
+from multitask.cli.experiments import TRIED
 from multitask.cli.main import main
+from multitask.experiments import engines
+from multitask.experiments.engines import Engine
+from multitask.experiments.record import Record
+from multitask.experiments.results import RANDOM_WEIGHTS, scores_as_data
+from multitask.experiments.run import run_preset, write_best_predictions
+from multitask.experiments.table_results import PresetResults
+from multitask.experiments.tables import Experiment, Node, Preset, Row, experiment
 from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
 from multitask.training.settings import ObjectiveConfig
-from studies.engine import engines
-from studies.engine.actions import TRIED
-from studies.engine.engines import Engine
-from studies.engine.experiments import Experiment, experiment
-from studies.engine.presets import PRESETS, Preset, load_preset
-from studies.engine.recipes import Node, Recipes
-from studies.engine.record import Record
-from studies.engine.run import run_preset, write_best_predictions
-from studies.engine.table import Row
+from studies.engine import presets
+from studies.engine.presets import PRESETS, load_preset
+from studies.engine.recipes import Recipes
 from studies.gradient_paradigm import tables_of_losses, tables_of_sweeps
 from studies.gradient_paradigm.training_figures import PROBED
-from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import scores_as_data
-from studies.results import RANDOM_WEIGHTS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
 from tests.conftest import ROOT
@@ -71,7 +70,7 @@ def table(key: str, models: dict[str, Node]) -> Experiment:
 
 
 def preset_of(recipes: Recipes, *experiments: Experiment) -> Preset:
-    return Preset("sample", recipes, experiments)
+    return presets.preset_of("sample", recipes, experiments)
 
 
 def run(preset: Preset, runs: Path, seeds: int = 1, engine: Engine | None = None) -> Record:
@@ -94,14 +93,14 @@ def artefacts(record: Record, table: str, row: str) -> list[tuple[object, ...]]:
 
 
 def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_nothing(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipes: Recipes, preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(preset, tmp_path)
     assert artefacts(first, "1", "together") == artefacts(first, "2", "all three")
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 1, "evaluate": 3}
     before = contents(tmp_path)
     monkeypatch.setattr(engines, "run_stage", lambda stage, *_: pytest.fail(f"{stage.name} again"))
-    again = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
+    again = run(preset_of(recipes, preset.experiments[1]), tmp_path)
     assert again.tables == first.tables[1:2]
     assert again.runs == tuple(run for run in first.runs if run.table == "2")
     assert contents(tmp_path) == before
@@ -155,24 +154,24 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
 
 
-def test_the_record_keeps_the_tables_of_earlier_runs(preset: Preset, tmp_path: Path) -> None:
+def test_the_record_keeps_the_tables_of_earlier_runs(recipes: Recipes, preset: Preset, tmp_path: Path) -> None:
     first, second, _ = preset.experiments
     alone = table("2", {"Alone": second.models["alone"]})
-    later = run(preset_of(preset.recipes, alone), tmp_path)
-    earlier = run(preset_of(preset.recipes, first), tmp_path)
+    later = run(preset_of(recipes, alone), tmp_path)
+    earlier = run(preset_of(recipes, first), tmp_path)
     assert [table.key for table in earlier.tables] == ["1"]  # of this run alone: what failed earlier is not said again
     united = Record.read(tmp_path, "sample")
     assert (united.tables, united.runs) == ((*earlier.tables, *later.tables), (*earlier.runs, *later.runs))
-    again = run(preset_of(preset.recipes, alone), tmp_path, seeds=2)
+    again = run(preset_of(recipes, alone), tmp_path, seeds=2)
     assert Record.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
 
-    other = replace(preset.recipes, data=shutil.copytree(preset.recipes.data, tmp_path / "data"))
+    other = replace(recipes, data=shutil.copytree(recipes.data, tmp_path / "data"))
     elsewhere = replace(earlier, start="other-weights")
     assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
     assert run(preset_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
-    both = run(preset_of(preset.recipes, first, alone), tmp_path)
+    both = run(preset_of(recipes, first, alone), tmp_path)
     (tmp_path / both.of_row("2", "alone")[0].chain[0] / "DONE").unlink()
-    assert run(preset_of(preset.recipes, first), tmp_path) == Record.read(tmp_path, "sample")
+    assert run(preset_of(recipes, first), tmp_path) == Record.read(tmp_path, "sample")
 
 
 def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recipes, tmp_path: Path) -> None:
@@ -279,7 +278,7 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
     assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
-    assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.recipes.start.name}
+    assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.start.name}
 
 
 @pytest.mark.slow
@@ -314,10 +313,10 @@ def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk
 
 def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--data"):
-        run(replace(preset, recipes=replace(preset.recipes, data=tmp_path / "none")), tmp_path)
-    start = replace(preset.recipes.start, name=str(tmp_path))
+        run(replace(preset, data=tmp_path / "none"), tmp_path)
+    start = replace(preset.start, name=str(tmp_path))
     with pytest.raises(InputError, match=r"config\.json"):
-        run(replace(preset, recipes=replace(preset.recipes, start=start)), tmp_path)
+        run(replace(preset, start=start), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

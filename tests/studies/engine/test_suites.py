@@ -19,19 +19,17 @@ from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+from multitask.experiments.engines import Engine
+from multitask.experiments.grid import Grid
+from multitask.experiments.record import Record
+from multitask.experiments.results import scores_as_data
+from multitask.experiments.run import check_preset, run_preset
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import Preset, Row
 from multitask.stages.settings import SuitesConfig
-from studies.engine.engines import Engine
-from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
-from studies.engine.grid import Grid
-from studies.engine.presets import Preset
-from studies.engine.recipes import Recipes
-from studies.engine.record import Record
-from studies.engine.run import check_preset, run_preset
-from studies.engine.table import Row
-from studies.report.preset_results import PresetResults
-from studies.report.report import write_report
-from studies.report.scores_as_data import scores_as_data
-from studies.report.table_results import TableResults
+from studies.engine.presets import preset_of
+from studies.engine.recipes import GROUPS, RETRIEVAL, STS, TRANSFER, Recipes, suites_experiment
+from studies.report.study_page import write_report
 from studies.study import all_experiments
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
@@ -42,8 +40,8 @@ pytestmark = pytest.mark.usefixtures("few_resamples")
 
 
 @pytest.fixture(scope="module")
-def preset(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Preset:
-    """One row, trained on three sentences that are scored."""
+def with_suites(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Recipes:
+    """Of three sentences that are scored, some are trained on."""
     folder, data = tmp_path_factory.mktemp("senteval"), tmp_path_factory.mktemp("data")
     write_sts(folder)
     write_transfer(folder, ROWS)
@@ -53,9 +51,14 @@ def preset(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Preset
     first, second = STSB.read(STSB.paths(folder)).columns
     review = MR.read(MR.paths(folder)).columns[0][1]
     write(data / "sentences.txt", [first[0], second[1], review] * 8)
-    with_suites = replace(recipes, data=data, suites_data=folder, suites=SuitesConfig())
+    return replace(recipes, data=data, suites_data=folder, suites=SuitesConfig())
+
+
+@pytest.fixture(scope="module")
+def preset(with_suites: Recipes) -> Preset:
+    """One row."""
     line = Row("row", "Row"), with_suites.pretrain(with_suites.start, with_suites.views)
-    return Preset("sample", with_suites, (suites_experiment(with_suites, "suites", "Suites", "A note.", [line]),))
+    return preset_of("sample", with_suites, (suites_experiment(with_suites, "suites", "Suites", "A note.", [line]),))
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +77,12 @@ def results(runs: Path) -> TableResults:
     return results
 
 
-def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_the_command(with_suites: Recipes, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "FOLDS", 4)
     run, *_ = Record.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
     known = KnownEncoder.load(str(runs / str(run.model)), device="cpu", precision="fp32")
-    of_suites = [evaluate_suites([suite], known, preset.recipes.suites_data)[suite] for suite in SETS]
+    of_suites = [evaluate_suites([suite], known, with_suites.suites_data)[suite] for suite in SETS]
     expected = {task: of.main(found.scores) for of in of_suites for task, found in of.tasks.items()}
     for name in (*GROUPS[STS], *GROUPS[RETRIEVAL]):
         assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1e-6)
@@ -108,10 +111,10 @@ def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResul
     assert headings == ["STSBenchmark Spearman correlation", "MR accuracy", "STS"]
 
 
-def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, results: TableResults) -> None:
+def test_scores_on_what_was_trained_on_are_marked(with_suites: Recipes, runs: Path, results: TableResults) -> None:
     first = Record.read(runs, "sample").of_row("suites", "row")[0]
     seen = TrainedOn.of_folder(runs / str(first.model), "model")
-    data = STSB.read(STSB.paths(preset.recipes.suites_data))
+    data = STSB.read(STSB.paths(with_suites.suites_data))
     counts = [int(seen.sentences_seen(column).sum()) for column in data.columns]
     evaluation = read_json(runs / str(first.evaluation) / "evaluation.json")
     assert min(counts) >= 1
@@ -127,11 +130,11 @@ def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, re
     assert table.lines.groupby("task").seen.first()[["MR", TRANSFER, STS]].tolist() == [True, True, False]
 
 
-def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:
-    limited = replace(preset.recipes, suites=SuitesConfig(("sts",), limit=100))
+def test_a_limit_is_another_evaluation(with_suites: Recipes, tmp_path: Path) -> None:
+    limited = replace(with_suites, suites=SuitesConfig(("sts",), limit=100))
     line = Row("row", "Row"), limited.pretrain(limited.start, limited.views)
     suites = suites_experiment(limited, "suites", "Suites", "A note.", [line])
-    record = run_preset(Preset("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), Engine())
+    record = run_preset(preset_of("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), Engine())
     [run] = record.runs
     evaluation = read_json(tmp_path / str(run.evaluation) / "evaluation.json")
     assert set(evaluation["scores"]) == set(GROUPS[STS])
@@ -143,26 +146,26 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
     assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
 
 
-def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
-    elsewhere = replace(preset.recipes, suites_data=tmp_path / "nowhere")
+def test_a_missing_folder_is_found_before_anything_runs(with_suites: Recipes, preset: Preset, tmp_path: Path) -> None:
+    elsewhere = replace(with_suites, suites_data=tmp_path / "nowhere")
     experiments = tuple(replace(e, evaluation=elsewhere.on_suites) for e in preset.experiments)
-    missing = replace(preset, recipes=elsewhere, experiments=experiments)
+    missing = replace(preset, experiments=experiments)
     with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
         run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), Engine())
 
 
 def test_a_missing_file_is_told_once_before_anything_runs(
-    preset: Preset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    with_suites: Recipes, preset: Preset, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "senteval"
-    copytree(preset.recipes.suites_data, folder)
+    copytree(with_suites.suites_data, folder)
     (folder / "quora-dev.csv").unlink()
-    partial = replace(preset.recipes, suites_data=folder)
+    partial = replace(with_suites, suites_data=folder)
     models = [partial.pretrain(partial.start, replace(partial.views, seed=seed)) for seed in (3, 4)]
     lines = [(Row(f"{place}", f"Row {place}"), model) for place, model in enumerate(models)]
     table = suites_experiment(partial, "suites", "Suites", "A note.", lines)
     with caplog.at_level(logging.WARNING, "multitask"):
-        check_preset(replace(preset, recipes=partial, experiments=(table,)))
+        check_preset(replace(preset, experiments=(table,)))
         Grid((table,), 1, RunOptions("cpu", "fp32", tmp_path)).found()
     assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 from pydantic import TypeAdapter
 
+from multitask.experiments.tables import Row, Table, key_of
 from studies.engine.presets import PRESETS
-from studies.engine.table import Row, Table, key_of
 from studies.study import all_experiments
 
 TABLE = Table("1", "Title", "", (Row("a", "One"), Row("b", "Two")), reference="b")

@@ -1,7 +1,7 @@
 """What the gradient papers say of their tables' rows, for synthetic stores."""
 
-from studies.engine.experiments import GROUPS, STS
-from studies.engine.table import Row
+from multitask.experiments.tables import Row
+from studies.engine.recipes import GROUPS, STS
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS, swept
 

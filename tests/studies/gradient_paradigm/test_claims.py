@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from studies.engine.table import Row
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import Row
 from studies.gradient_paradigm import simulated_numbers
 from studies.gradient_paradigm.simulated_numbers import fall
 from studies.gradient_paradigm.study import STUDY
 from studies.gradient_paradigm.tables_of_losses import MODIFIED
 from studies.report.claims import judge
-from studies.report.preset_results import PresetResults
-from studies.report.table_results import TableResults
 from tests.studies.gradient_paradigm.published import (
     WITHOUT_DISSIPATION,
     as_published,

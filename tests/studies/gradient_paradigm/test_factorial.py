@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from multitask.experiments.table_results import PresetResults
 from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
 from studies.gradient_paradigm.tables_of_losses import NON_CONTRASTIVE
-from studies.report.preset_results import PresetResults
 from tests.studies.gradient_paradigm.published import as_published
 from tests.studies.synthetic import without_rows, write_store
 

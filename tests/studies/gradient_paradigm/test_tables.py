@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from multitask.experiments.tables import Experiment
 from multitask.stages.settings import PretrainConfig
-from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives

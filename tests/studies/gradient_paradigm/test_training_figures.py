@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from multitask.base.runs import Artefact
+from multitask.experiments.figures import Points
+from multitask.experiments.table_results import PresetResults, RunResult
 from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section
-from studies.report.figures import Points
-from studies.report.preset_results import PresetResults
-from studies.report.run_results import RunResult
 from tests.studies.gradient_paradigm.published import probed_as_published
 from tests.studies.synthetic import write_store
 

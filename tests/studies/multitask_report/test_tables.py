@@ -9,15 +9,14 @@ import pytest
 
 from multitask.base.keys import changed_settings
 from multitask.base.options import RunOptions
+from multitask.experiments.tables import OVERALL, Experiment, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
-from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
-from studies.engine.table import OVERALL, Row
 from studies.multitask_report.tables import BEST, TABLES, table
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary

@@ -11,13 +11,20 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from studies.engine.table import Row
-from studies.report import figures
-from studies.report.figures import Interval, Picture, intervals, matrices, over_seeds, standalone
-from studies.report.pictures import sweeps, table_picture
-from studies.report.run_results import RunResult
-from studies.report.sections import Section, conflicts
-from studies.results import Column, Description, TableScores, frame_of
+from multitask.experiments import figures
+from multitask.experiments.figures import (
+    Interval,
+    Picture,
+    intervals,
+    over_seeds,
+    standalone,
+    sweeps,
+    table_picture,
+)
+from multitask.experiments.report import Section, conflicts
+from multitask.experiments.results import Column, Description, TableScores, frame_of
+from multitask.experiments.table_results import RunResult
+from multitask.experiments.tables import Row
 
 
 @pytest.fixture
@@ -102,21 +109,6 @@ def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn: list[Figu
     points = {f"{loss} {size}": {"loss": f"L{loss}", "size": size} for loss in range(count) for size in (1, 2, 3)}
     assert list(sweeps(table(points, dict.fromkeys(points, 0.5)))) == ["size"] * shown
     assert [len(figure.axes[0].lines) for figure in drawn] == [count] * shown
-
-
-def test_a_heat_map_has_colours_and_texts_in_their_cells(drawn: list[Figure]) -> None:
-    panels = {"left": np.array([[0.0, 0.4, 1.0], [0.8, 0.2, 0.6]]), "right": np.zeros((2, 3))}
-    texts = {heading: np.char.mod(f"{heading} %.1f", matrix) for heading, matrix in panels.items()}
-    matrices(panels, texts, ["up", "down"], ["a", "b", "c"], ("layer", "share"), "Title")
-    for axes, (heading, matrix) in zip(drawn[0].axes, panels.items(), strict=True):
-        assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (heading, "layer", "share")
-        found = {tuple(np.add(patch.get_xy(), 0.5)): patch.get_alpha() for patch in axes.patches}
-        assert found == pytest.approx({(x, y): 0.75 * matrix[y, x] for y in range(2) for x in range(3)})
-        shown = {text.get_position(): text.get_text() for text in axes.texts}
-        assert shown == {(x, y): texts[heading][y, x] for y in range(2) for x in range(3)}
-        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b", "c"]
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == ["up", "down"]
-        assert axes.yaxis_inverted()
 
 
 def watched(folder: Path, history: list[dict[str, float]]) -> RunResult:

@@ -20,15 +20,13 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Artefact
 from multitask.evaluation import text_tables as markup
-from studies import Results
-from studies.engine.record import Record, RecordedRun
-from studies.engine.table import OVERALL, Row, Table
-from studies.report import report
-from studies.report.preset_results import PresetResults
-from studies.report.report import write_report
-from studies.report.scores_as_data import scores_as_data
-from studies.report.table_results import TableResults
-from studies.report.text import score_table
+from multitask.experiments import Results, report
+from multitask.experiments.record import Record, RecordedRun
+from multitask.experiments.results import scores_as_data
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import OVERALL, Row, Table
+from multitask.experiments.text import score_table
+from studies.report.study_page import write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
 
 TASKS = ("sentiment", "paraphrase", "similarity")

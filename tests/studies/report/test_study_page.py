@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas
 import pytest
 
-from studies.engine.record import Record
-from studies.report import preset_results
-from studies.report.preset_results import PresetResults
-from studies.report.report import _write_study
-from studies.report.scores_as_data import scores_as_data
+from multitask.experiments import table_results as preset_results
+from multitask.experiments.record import Record
+from multitask.experiments.results import scores_as_data
+from multitask.experiments.table_results import PresetResults
+from studies.report.study_page import write_study
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
 from tests.studies.report.test_report import Page, tables_below
@@ -36,7 +36,7 @@ def results(store: Path, few_resamples: None) -> PresetResults:
 @pytest.fixture(scope="module")
 def report(store: Path, results: PresetResults) -> Path:
     """The study alone, without the rest of the report."""
-    assert _write_study(results, ["Beware."], store.parent / "report")
+    assert write_study(results, store.parent / "report")
     return store.parent / "report"
 
 

@@ -9,12 +9,11 @@ import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
 from multitask.evaluation.statistics import draws_of
-from studies.engine.record import Record
-from studies.report.measures import last, measured
-from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import scores_as_data
-from studies.report.table_results import TableResults
-from studies.report.text import score_table
+from multitask.experiments.record import Record
+from multitask.experiments.results import scores_as_data
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.text import score_table
+from studies.report.claims import last, measured
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
 

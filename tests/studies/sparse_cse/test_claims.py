@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from studies.engine.experiments import GROUPS
-from studies.engine.table import Row
-from studies.report.preset_results import PresetResults
-from studies.report.table_results import TableResults
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import Row
+from studies.engine.recipes import GROUPS
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import OWN, scores_section
 from studies.sparse_cse.study import STUDY

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from multitask.base.runs import Artefact
+from multitask.experiments.table_results import RunResult
 from studies.engine.recipes import Recipes
-from studies.report.run_results import RunResult
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import removed
 from studies.sparse_cse.tables import (
@@ -113,3 +114,20 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path: Path, monkeypa
     assert (rows, columns, labels) == (["10%", "50%"], ["0", "1"], ("layer", "share removed of all"))
     assert title == section.title
     assert figures.pruned_section(figures.START, results) is None
+
+
+def test_a_heat_map_has_colours_and_texts_in_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figures, "render", lambda draw, *_: draw(drawn.append(Figure()) or drawn[-1]))
+    panels = {"left": np.array([[0.0, 0.4, 1.0], [0.8, 0.2, 0.6]]), "right": np.zeros((2, 3))}
+    texts = {heading: np.char.mod(f"{heading} %.1f", matrix) for heading, matrix in panels.items()}
+    figures.matrices(panels, texts, ["up", "down"], ["a", "b", "c"], ("layer", "share"), "Title")
+    for axes, (heading, matrix) in zip(drawn[0].axes, panels.items(), strict=True):
+        assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (heading, "layer", "share")
+        found = {tuple(np.add(patch.get_xy(), 0.5)): patch.get_alpha() for patch in axes.patches}
+        assert found == pytest.approx({(x, y): 0.75 * matrix[y, x] for y in range(2) for x in range(3)})
+        shown = {text.get_position(): text.get_text() for text in axes.texts}
+        assert shown == {(x, y): texts[heading][y, x] for y in range(2) for x in range(3)}
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b", "c"]
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == ["up", "down"]
+        assert axes.yaxis_inverted()

@@ -17,12 +17,11 @@ from minbert.errors import InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact
-from studies.engine import engines
-from studies.engine.engines import Engine, Failed, Job, Processes, Ray, local_engine
-from studies.engine.recipes import Recipes
-from studies.engine.record import Record
-from studies.engine.run import run_preset
-from tests.studies.engine.conftest import files, options, two_rows
+from multitask.experiments import engines
+from multitask.experiments.engines import Engine, Failed, Job, Processes, Ray, local_engine
+from multitask.experiments.record import Record
+from multitask.experiments.run import run_preset
+from tests.multitask.experiments.conftest import Recipes, files, options, two_rows
 
 
 @pytest.fixture

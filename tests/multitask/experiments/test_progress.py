@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from multitask.experiments.grid import GridProgress
+from multitask.experiments.tables import Node
 from multitask.stages.settings import EvaluateConfig
-from studies.engine.progress import GridProgress
-from studies.engine.recipes import Node, Recipes
+from tests.multitask.experiments.conftest import Recipes
 
 
 def test_what_is_left_is_what_stages_of_the_same_kind_took(

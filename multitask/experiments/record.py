@@ -10,7 +10,7 @@ from minbert.files import read_text, write_json
 from minbert.settings import adapter, read_as
 from multitask.base.keys import FORMAT_VERSION
 from multitask.base.runs import Artefact, check_names
-from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
+from multitask.experiments.tables import MAIN_TASKS, OWN_TASKS, Table
 
 SCORES = ("evaluate", "suites", "ensemble")
 """Stages whose runs hold a row's scores and predictions. Ensembles are their own evaluation; simulations have none."""

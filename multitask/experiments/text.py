@@ -9,8 +9,8 @@ import numpy as np
 import pandas
 
 from multitask.evaluation.text_tables import MINUS, SEEN, latex, markdown_table, markdown_text
+from multitask.experiments.results import STEPS, Column, TableScores
 from multitask.tasks.scores import LOWER_IS_BETTER
-from studies.results import STEPS, Column, TableScores
 
 SIGNIFICANT = "\\*"
 """Marks a score that differs significantly from the reference row's, in Markdown."""
@@ -165,7 +165,7 @@ def latex_table(table: TableScores, subject: str) -> str:
     title = latex(re.sub(r"^(Table|Figure) \d+: ", "", about.title))
     caption = f"{title}. {latex(subject)}; 95\\% intervals below{against}."
     return (
-        f"% Needs \\usepackage{{booktabs}}. Written by `multitask report`; {about.name}.\n"
+        f"% Needs \\usepackage{{booktabs}}. Written by `multitask experiments run`; {about.name}.\n"
         "\\begin{table}\n  \\centering\n  \\footnotesize\n  \\setlength{\\tabcolsep}{3pt}\n"
         f"  \\caption{{{caption}}}\n  \\label{{tab:{about.name}}}\n"
         f"  \\begin{{tabular}}{{l{'r' * (len(frame.columns) - 1)}}}\n{body}\n  \\end{{tabular}}\n\\end{{table}}\n"

@@ -11,12 +11,10 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Weights
 from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
+from multitask.experiments.engines import Engine
+from multitask.experiments.grid import Grid, compute_grid, plan
+from multitask.experiments.tables import Experiment, Node, Row, Table
 from multitask.stages import registry
-from studies.engine.engines import Engine
-from studies.engine.experiments import Experiment
-from studies.engine.grid import Grid, compute_grid, plan
-from studies.engine.recipes import Node
-from studies.engine.table import Row, Table
 
 TOY = '''
 from minbert.files import write_json
@@ -48,11 +46,11 @@ STAGE = register(Stage("toy", ToyConfig, "Multiply.", common=("factor",)))
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package, where Python finds it."""
+    """The package, where Python finds it; a second entry point names a module that it lacks, as a wheel may."""
     (tmp_path / "toy_stage.py").write_text(TOY)
     (package := tmp_path / "toy-1.0.dist-info").mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[multitask.stages]\ntoy = toy_stage\n")
+    (package / "entry_points.txt").write_text("[multitask.stages]\ntoy = toy_stage\nelsewhere = toy_checkout.stage\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_REGISTERED", dict(registry.stages()))
@@ -89,3 +87,12 @@ def test_a_stage_of_another_package_is_a_command_and_has_its_place_in_grids_and_
     printed, place = filter(None, capsys.readouterr().out.splitlines())
     assert printed == "7"
     assert json.loads(Path(place, "config.json").read_text()) == {"factor": 7, "seed": 0}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_stage_that_lacks_a_package_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "toy_checkout").mkdir()
+    (tmp_path / "toy_checkout" / "stage.py").write_text("import not_installed_anywhere")
+    registry.stages.cache_clear()
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        registry.stages()

@@ -1,9 +1,9 @@
-"""What the commands of `multitask experiments` do."""
+"""What `multitask experiments` does: runs and plans tables, lists and shows runs."""
 
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +14,17 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import DONE, Artefact, last_run, without_folders
+from multitask.cli.experiments_commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from multitask.data.messages import aligned, plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
+from multitask.experiments.engines import Ray, local_engine
+from multitask.experiments.grid import Grid, plan
+from multitask.experiments.record import Record, duration
+from multitask.experiments.report import write_report
+from multitask.experiments.run import check_preset, run_preset, write_best_predictions
+from multitask.experiments.table_results import RunResult, Samples
+from multitask.experiments.tables import OVERALL
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
 from multitask.stages.registry import stages
@@ -24,16 +32,9 @@ from multitask.stages.run_stage import run_stage
 from multitask.stages.settings import ON_DEV
 from multitask.tasks.scores import LOWER_IS_BETTER, score_text
 from multitask.use.predict import data_for
-from studies.engine.commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
-from studies.engine.engines import Ray, local_engine
-from studies.engine.grid import Grid, plan
-from studies.engine.record import Record, duration
-from studies.engine.run import check_preset, run_preset, write_best_predictions
-from studies.engine.table import OVERALL
-from studies.report.report import write_report
-from studies.report.run_results import RunResult, Samples
 
 logger = logging.getLogger("multitask")
+
 
 TRIED = {
     "sentiment": ("A gem of a film, funny and never dull.",),
@@ -43,23 +44,26 @@ TRIED = {
 """Sentences that neither the sample nor the published files have, for the course's tasks."""
 
 
-def run_tables(options: RunTables) -> int:
-    """Compute tables; print the report's path and the failures. Returns 1 if a row failed."""
+def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] = write_report) -> int:
+    """Compute tables; print the report's path and the failures. Returns 1 if a row failed.
+
+    `write` writes the report, from the folder of runs, the preset's name and the report's folder, and returns its page.
+    """
     preset, where = options.load(), options.computing
     running = RunOptions(
         where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
     )
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
-    page = write_report(options.runs, preset.name, options.report)
+    page = write(options.runs, preset.name, options.report)
     predictions = options.predictions or options.report / "predictions"  # `predict` writes into ./predictions
     for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
     if best := record.best_model(options.runs, record.tasks):
         print("\n".join(_presented(record, options.runs / best)))
-    if preset.name == "sample":
-        print("on real data: multitask data fetch, then multitask experiments run small")
+    if preset.next_step:
+        print(preset.next_step)
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
         print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
     return 1 if record.failures else 0

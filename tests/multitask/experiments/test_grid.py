@@ -15,15 +15,13 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact, Weights
+from multitask.cli.experiments import entries
 from multitask.cli.main import main
-from studies.engine.actions import entries
-from studies.engine.engines import Engine
-from studies.engine.experiments import experiment
-from studies.engine.grid import Grid, plan
-from studies.engine.recipes import Recipes
-from studies.engine.run import run_preset
-from studies.engine.table import Row
-from tests.studies.engine.conftest import options, two_rows
+from multitask.experiments.engines import Engine
+from multitask.experiments.grid import Grid, plan
+from multitask.experiments.run import run_preset
+from multitask.experiments.tables import Row, experiment
+from tests.multitask.experiments.conftest import Recipes, options, two_rows
 
 
 def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Running a preset: its grid computed, its tables recorded, prediction files of the best models."""
+"""Running a preset: its grid computed, its tables recorded, the report, and prediction files of the best models."""
 
 import logging
 import shutil
@@ -10,15 +10,13 @@ from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.base.options import RunOptions
 from multitask.base.runs import Artefact, locate_model
+from multitask.experiments.engines import Engine, Failed
+from multitask.experiments.grid import Grid, Outcomes, compute_grid
+from multitask.experiments.record import Record, RecordedRun
+from multitask.experiments.tables import Preset
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings import ENSEMBLE, EnsembleConfig
-from studies.engine.engines import Engine, Failed
-from studies.engine.grid import Grid, Outcomes, compute_grid
-from studies.engine.presets import NOTES, Preset
-from studies.engine.record import Record, RecordedRun
-from studies.engine.table import MAIN_TASKS, OWN_TASKS
-from studies.study import all_experiments
 
 logger = logging.getLogger("multitask")
 
@@ -35,11 +33,9 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     """
     check_preset(preset)
     grid = Grid(preset.experiments, seeds, options)
-    order = [experiment.table.key for experiment in all_experiments(preset.recipes)]
     rows = [(e.table.key, row, seed) for e in preset.experiments for row in e.models for seed in range(seeds)]
-    data, start = str(preset.recipes.data), preset.recipes.start.name
-    notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
-    nothing = Record(preset.name, start, data, notes, tuple(e.table for e in preset.experiments), ())
+    tables = tuple(e.table for e in preset.experiments)
+    nothing = Record(preset.name, preset.start.name, str(preset.data), preset.notes, tables, ())
 
     def recorded(place: tuple[str, str, int], outcomes: Outcomes) -> RecordedRun:
         """A row and a seed so far. While it is unfinished it has neither scores nor an error."""
@@ -52,7 +48,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     def record_so_far(outcomes: Outcomes) -> Record:
         record = united = replace(nothing, runs=tuple(recorded(place, outcomes) for place in rows))
         with suppress(InputError):  # no earlier record, or none that can be read
-            united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
+            united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, preset.order)
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
@@ -62,11 +58,9 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
 
 def check_preset(preset: Preset) -> None:
     """Raise one error for missing files before the first stage, instead of one error for each row."""
-    data = preset.recipes.data
-    if data.suffix != ".toml" and not data.is_dir():
-        remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
-        raise InputError(f"{data}: no such folder; {remedy}")
-    locate_model(preset.recipes.start.name, preset.recipes.start.revision)
+    if preset.data.suffix != ".toml" and not preset.data.is_dir():
+        raise InputError(f"{preset.data}: no such folder; pass one with --data, or run `multitask data fetch` first")
+    locate_model(preset.start.name, preset.start.revision)
     scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
         if check := getattr(stage_named(stage).functions, "check", None):
@@ -74,15 +68,15 @@ def check_preset(preset: Preset) -> None:
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
-    """Write prediction files: of the best model of all tasks, and of the best model of the course's reviews.
+    """Write prediction files of the best model of each group of tasks that the preset names.
 
     Returns the files. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
     """
     paths: list[Path] = []
-    for tasks in (record.tasks,) if preset.name == OWN_TASKS else (MAIN_TASKS, ("reviews",)):
+    for tasks in preset.predicted:
         if best := record.best_model(options.runs, tasks):
             try:
-                files = _predictions(Artefact(options.runs / best), preset.recipes.data, options)
+                files = _predictions(Artefact(options.runs / best), preset.data, options)
             except InputError as error:
                 logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
                 continue

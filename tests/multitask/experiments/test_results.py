@@ -11,8 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from minbert.errors import InputError
-from studies import Results
-from studies.results import LINE, METADATA, Column, Description, TableScores, frame_of
+from multitask.experiments import Results
+from multitask.experiments.results import LINE, METADATA, Column, Description, TableScores, frame_of
 
 COLUMNS = (
     Column("overall", "mean", "Overall", True, 3, 2, 1, 0),

@@ -15,12 +15,11 @@ from sklearn.metrics import average_precision_score
 
 from multitask.base.runs import Artefact
 from multitask.cli.main import main
-from studies.engine.record import Record
-from studies.engine.table import OVERALL
-from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import scores_as_data
-from studies.report.table_results import TableResults
-from studies.report.text import best
+from multitask.experiments.record import Record
+from multitask.experiments.results import scores_as_data
+from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.tables import OVERALL
+from multitask.experiments.text import best
 
 TASKS = """
 [tasks.topic]

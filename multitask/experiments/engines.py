@@ -28,9 +28,9 @@ from multitask.base.device import start
 from multitask.base.errors import Interrupted, TrainingError, stop_signals
 from multitask.base.options import Device, RunOptions
 from multitask.base.runs import Artefact, Weights
+from multitask.experiments.tables import Node
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
-from studies.engine.recipes import Node
 
 logger = logging.getLogger("multitask")
 

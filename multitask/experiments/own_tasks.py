@@ -3,23 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from minbert.errors import InputError
 from multitask.base.runs import Weights
-from multitask.stages.settings import FinetuneConfig
+from multitask.experiments.tables import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
+from multitask.stages.settings import EnsembleConfig, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
-from studies.engine.experiments import Experiment, experiment
-from studies.engine.presets import SAMPLE, Preset
-from studies.engine.recipes import Recipes
-from studies.engine.table import OWN_TASKS, Row
 
 
-def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, schedulers: Sequence[str]) -> Preset:
+def tasks_preset(tasks_file: Path, start: str, settings: FinetuneConfig, schedulers: Sequence[str]) -> Preset:
     """The table of a tasks file. Reads all training and dev sets, to find their problems before any training.
 
     Without a size of an epoch in the settings, all rows take that of the smallest training set. Raises InputError for a
@@ -34,24 +32,26 @@ def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, 
     if len(tasks) < 2:
         raise InputError(f"{tasks_file}: a table compares two or more tasks; for one use `multitask finetune`")
     settings = replace(settings, tasks=tuple(tasks), epoch_size=settings.epoch_size or min(sizes))
-    recipes = replace(SAMPLE, start=Weights(start) if start else SAMPLE.start, data=tasks_file, multitask=settings)
-    return Preset(OWN_TASKS, recipes, (_table(recipes, tasks, _fitting(settings, schedulers)),))
+    table = _table(tasks_file, Weights(start), settings, tasks, _fitting(settings, schedulers))
+    notes = tuple(note for name, note in START_NOTES.items() if name == start.lower())
+    return Preset(OWN_TASKS, Weights(start), tasks_file, (table,), notes, predicted=(settings.tasks,))
 
 
-def _table(recipes: Recipes, tasks: Mapping[str, Task], schedulers: Sequence[str]) -> Experiment:
-    settings = recipes.multitask
-    alone = {
-        task: recipes.finetune(recipes.start, replace(settings, tasks=(task,), task_weights=None, conflicts_every=None))
-        for task in settings.tasks
-    }
-    together = {name: recipes.finetune(recipes.start, replace(settings, scheduler=name)) for name in schedulers}
+def _table(
+    data: Path, start: Weights, settings: FinetuneConfig, tasks: Mapping[str, Task], schedulers: Sequence[str]
+) -> Experiment:
+    def finetuned(**changed: Any) -> Node:
+        return Node("finetune", replace(settings, new_heads=True, **changed), (start,), data)
+
+    alone = {task: finetuned(tasks=(task,), task_weights=None, conflicts_every=None) for task in settings.tasks}
+    together = {name: finetuned(scheduler=name) for name in schedulers}
     return experiment(
         OWN_TASKS,
         "Each task alone and all tasks together",
         _note(settings, tasks),
         (
             *((Row.at({"alone": task}, f"{task} alone"), model) for task, model in alone.items()),
-            (Row("alone", "Each alone"), recipes.ensemble(*alone.values())),
+            (Row("alone", "Each alone"), Node("ensemble", EnsembleConfig(), tuple(alone.values()), data)),
             *((Row.at({"scheduler": name}, f"Together, {name}"), model) for name, model in together.items()),
         ),
         reference="alone",

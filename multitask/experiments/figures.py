@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -10,13 +11,14 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
+
+from multitask.experiments.results import TableScores
 
 # Mid-tones with a contrast of at least 3 to white and to near-black. Each has a marker for readers who see no colours.
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a88a00")
@@ -209,36 +211,6 @@ def _interval(axes: Axes, place: float, found: Interval) -> None:
     axes.plot(found.published, place, "D", color=PUBLISHED, markerfacecolor="none", markersize=6)
 
 
-def matrices(
-    panels: Mapping[str, NDArray[Any]],
-    texts: Mapping[str, NDArray[Any]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    labels: tuple[str, str],
-    title: str,
-) -> Markup:
-    """Shares of 0 to 1 by row and column, [rows, columns] in each panel. A deeper colour is a larger share.
-
-    `texts` stand in the cells; `labels` say what columns and rows are; the title is the alternative text.
-    """
-
-    def draw(figure: Figure) -> None:
-        drawn = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, (heading, matrix) in zip(drawn, panels.items(), strict=True):
-            for (row, column), share in np.ndenumerate(matrix):
-                corner, alpha = (column - 0.5, row - 0.5), 0.75 * float(share)
-                axes.add_patch(Rectangle(corner, 1, 1, facecolor=OURS, alpha=alpha))
-                axes.text(column, row, str(texts[heading][row, column]), ha="center", va="center", fontsize=8)
-            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=heading)
-            axes.set(xlabel=labels[0], ylabel=labels[1])
-            axes.set_xticks(range(len(columns)), columns)
-            axes.set_yticks(range(len(rows)), rows)
-            axes.tick_params(length=0)
-            axes.spines[:].set_visible(False)
-
-    return render(draw, (len(panels) * (1 + 0.36 * len(columns)), 1 + 0.34 * len(rows)), title)
-
-
 def render(
     draw: Callable[[Figure], None],
     inches: tuple[float, float],
@@ -279,3 +251,86 @@ def standalone(picture: Picture) -> str:
     head, _, rest = str(picture.svg).partition(">")  # Markup would escape what is inserted
     size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
     return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"
+
+
+LEAST = 3
+"""Values that a parameter needs for a picture of its own."""
+NAMES = {
+    "rate": "learning rate, multiples of the default one",
+    "share": "share removed",
+    "limit": "sentences",
+    "pretraining": "batch size of pre-training",
+    "finetuning": "batch size of fine-tuning",
+}
+"""Of parameters, for readers. Others are called as in the rows' points."""
+
+
+def table_pictures(table: TableScores, prefix: str = "figures/") -> dict[str, Picture]:
+    """All pictures of a table by their files."""
+    name = f"{prefix}{table.description.name}"
+    drawn = {f"{name}-{parameter}.svg": picture for parameter, picture in sweeps(table).items()}
+    return {f"{name}.svg": table_picture(table), **drawn}
+
+
+def table_picture(table: TableScores) -> Picture:
+    """Every row's mean with its interval, each seed, and the published score; a panel for each pictured column."""
+    panels, marked = {}, {}
+    for place in table.pictured:
+        cells, heading = table.column(place), table.description.columns[place].heading
+        panels[heading] = {_label(table, row): as_interval(cells.loc[row]) for row in table.rows.index}
+        if table.description.reference in cells.index:
+            marked[heading] = cells["mean"][table.description.reference]
+    return Picture(intervals(panels, table.description.title, marked), table.description.title)
+
+
+def _label(table: TableScores, row: str) -> str:
+    return f"{table.rows.label[row]}{' (reference)' if row == table.description.reference else ''}"
+
+
+def as_interval(cell: "pandas.Series[Any]") -> Interval:
+    """A cell of a table's scores for a picture."""
+    return Interval(cell["mean"], cell.low, cell.high, cell["values"], cell.published)
+
+
+def sweeps(table: TableScores) -> dict[str, Picture]:
+    """A picture for each parameter that has at least three numbers as values, by the parameter's name.
+
+    Rows whose points differ in other parameters, too, are lines of their own. No picture has more lines than colours.
+    """
+    names = dict.fromkeys(name for point in table.rows.point for name, value in point.items() if _is_number(value))
+    found = {name: _lines(table, name) for name in names}
+    return {name: _sweep(table, name, of) for name, of in found.items() if 0 < len(of) <= len(COLOURS)}
+
+
+def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float, str]]) -> Picture:
+    """The pictured columns against a parameter: means with 95% bands at equidistant places."""
+    values = sorted({value for line in rows.values() for value in line})
+    panels: dict[str, dict[str, Points]] = {}
+    for place in table.pictured:
+        cells, heading = table.column(place), table.description.columns[place].heading
+        drawn = {name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in of.items()] for name, of in rows.items()}
+        panels[heading] = {name: sorted(p for p in of if np.isfinite(p[1])) for name, of in drawn.items()}
+    axis, title = NAMES.get(parameter, parameter.replace("_", " ")), f"{table.description.title}, by {parameter}"
+    svg = lines(panels, f"{axis} (95% intervals)", title, places=[f"{value:g}" for value in values])
+    return Picture(svg, title)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _lines(table: TableScores, parameter: str) -> dict[str, dict[float, str]]:
+    """Keys of rows by the parameter's value, by the values of the others; lines with at least three values."""
+    lines: defaultdict[str, dict[float, str]] = defaultdict(dict)
+    for row, point in table.rows.point.items():
+        if _is_number(point.get(parameter)):
+            others = {name: value for name, value in point.items() if name != parameter}
+            name = ", ".join(f"{NAMES.get(k, k)} {v}" if _is_number(v) else str(v) for k, v in others.items())
+            lines[name or parameter][point[parameter]] = str(row)
+    return {name: of for name, of in lines.items() if len(of) >= LEAST}
+
+
+def _bounds(cell: "pandas.Series[Any]") -> tuple[float, float, float]:
+    """Mean and interval; a measure without an interval has no band."""
+    mean = float(cell["mean"])
+    return (mean, float(cell.low), float(cell.high)) if np.isfinite(cell.low) else (mean, mean, mean)

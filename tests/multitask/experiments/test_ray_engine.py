@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 
 from multitask.base.options import RunOptions
-from studies.engine.engines import Engine
-from studies.engine.experiments import experiment
-from studies.engine.presets import Preset
-from studies.engine.recipes import Recipes
-from studies.engine.run import run_preset
-from studies.engine.table import Row
-from tests.studies.engine.conftest import files
+from multitask.experiments.engines import Engine
+from multitask.experiments.run import run_preset
+from multitask.experiments.tables import Row, experiment
+from tests.multitask.experiments.conftest import Recipes, files, preset_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]
 
@@ -22,10 +19,10 @@ pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reas
 def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.cluster_utils import Cluster
 
-    from studies.engine.engines import Ray
+    from multitask.experiments.engines import Ray
 
     lines = [(Row(str(n), f"{n} epochs"), recipes.finetune(recipes.nli(epochs=n))) for n in (1, 2, 3, 4)]
-    preset = Preset("sample", recipes, (experiment("1", "", "", lines),))
+    preset = preset_of(recipes, (experiment("1", "", "", lines),))
     alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), Engine())
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)

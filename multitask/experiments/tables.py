@@ -1,10 +1,15 @@
-"""A table of a study: rows with keys, and published scores. Recipes and results are attached to it by key."""
+"""Tables: rows with keys and published scores, the recipes of their models, and presets, which run several tables."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from multitask.base.runs import Weights
+from multitask.stages.registry import stage_named
+from multitask.stages.settings import EvaluateConfig
 
 TableKind = Literal["table", "curves", "simulations"]
 Value = str | int | float | bool | None | tuple[str, ...]
@@ -95,3 +100,94 @@ class Table:
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks of which a column is the mean."""
         return {OVERALL: self.columns, **self.groups}.get(column, (column,))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage with all that it computes from."""
+
+    stage: str
+    config: Any
+    parents: tuple["Node | Weights", ...]  # the models that it starts from, in the order of the stage's function
+    data: Path
+
+    def seeded(self, seed: int) -> "Node":
+        """The same chain with this seed in every stage that a seed changes."""
+        parents = tuple(parent.seeded(seed) if isinstance(parent, Node) else parent for parent in self.parents)
+        with_seed = stage_named(self.stage).with_seed
+        return replace(self, config=with_seed(self.config, seed) if with_seed else self.config, parents=parents)
+
+    @property
+    def needs(self) -> tuple["Node", ...]:
+        """The stages that it starts from."""
+        return tuple(parent for parent in self.parents if isinstance(parent, Node))
+
+    def chain(self) -> Iterator["Node"]:
+        """All stages of the recipe, each once, parents before children, itself last."""
+        yield from dict.fromkeys(node for parent in self.needs for node in parent.chain())
+        yield self
+
+
+def evaluation(model: Node) -> Node:
+    """The stage that scores a model on the dev sets: the model's own stage if that writes scores."""
+    return model if stage_named(model.stage).scores else Node("evaluate", EvaluateConfig(), (model,), model.data)
+
+
+Line = tuple[Row, Node | None]
+"""A row and the recipe of its model. A row that only the report can have has no recipe."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table and how its rows are made."""
+
+    table: Table
+    models: Mapping[str, Node]  # the recipe of each row's model, by the row's key and in the table's order
+    evaluation: Callable[[Node], Node] = evaluation  # from a row's model to the stage with its scores
+    on_request: bool = False  # run only if it is named
+
+
+def experiment(
+    key: str,
+    title: str,
+    note: str,
+    lines: Iterable[Line],
+    *,
+    reference: str | None = None,
+    columns: Sequence[str] = MAIN_TASKS,
+    metrics: Mapping[str, tuple[str, ...]] | None = None,
+    kind: TableKind = "table",
+    on_request: bool = False,
+) -> Experiment:
+    """A table scored on the dev sets, from its rows and their recipes; see `Table` and `Experiment`."""
+    lines = tuple(lines)
+    rows = tuple(row for row, _ in lines)
+    table = Table(key, title, note, rows, reference, tuple(columns), metrics=metrics or {}, kind=kind)
+    return Experiment(table, models_of(lines), on_request=on_request)
+
+
+def models_of(lines: Iterable[Line]) -> dict[str, Node]:
+    """The recipes by their rows' keys."""
+    return {row.key: model for row, model in lines if model is not None}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Tables to compute."""
+
+    name: str  # of the record in the folder of runs
+    start: Weights  # start weights of all rows, as they are called
+    data: Path  # folder of the data, or a tasks file
+    experiments: tuple[Experiment, ...]
+    notes: tuple[str, ...] = ()  # warnings that belong next to the scores
+    order: tuple[str, ...] = ()  # keys of all tables that the record may have, in their order
+    predicted: tuple[tuple[str, ...], ...] = ()  # groups of tasks; the best model of each group writes prediction files
+    next_step: str = ""  # said after the tables are computed
+
+
+START_NOTES = {
+    "all-minilm-l6-v2": "The start weights, all-MiniLM-L6-v2, are already tuned contrastively on over a billion "
+    "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "
+    "BERT.",
+}
+"""What a reader of scores must know, by the name of the start weights."""

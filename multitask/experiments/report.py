@@ -1,0 +1,417 @@
+"""The report of a preset: pages, LaTeX tables, pictures and data, from the runs alone."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from math import nan
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markupsafe import Markup
+
+from minbert.errors import InputError
+from minbert.files import write_text
+from multitask.evaluation.statistics import SAMPLES
+from multitask.evaluation.text_tables import SEEN, capitalized, markdown_code, markdown_table, markdown_text
+from multitask.experiments.figures import (
+    Interval,
+    Picture,
+    as_interval,
+    intervals,
+    lines,
+    over_seeds,
+    standalone,
+    table_pictures,
+)
+from multitask.experiments.results import STEPS, TableScores, curves_as_data, save_curves, scores_as_data
+from multitask.experiments.table_results import PresetResults, RunResult, TableResults
+from multitask.experiments.tables import OVERALL
+from multitask.experiments.text import difference, difference_table, latex_table, score, score_table, signed
+from multitask.models.estimates import written
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.labels import Labelled
+from multitask.tasks.read_examples import load_rows, load_training_rows
+
+CURVES = "-curves"
+"""Follows a table's name in the file of its curves over the epochs."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page: its key in the names of files, heading, text, figures, and a table of text below them."""
+
+    key: str
+    title: str
+    text: str
+    pictures: tuple[Picture, ...]
+    table: pandas.DataFrame | None = None
+
+
+def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> Section | None:
+    """A section with a table's title and note. None without figures."""
+    table, there = results.table, tuple(picture for picture in pictures if picture)
+    return Section(table.key, table.numbered_title, table.note, there) if there else None
+
+
+def as_intervals(tests: pandas.DataFrame) -> dict[str, Interval]:
+    """Differences of `table_results.compared` by name for a picture; those that are not significant are hollow."""
+    return {
+        str(name): Interval(test.difference, test.low, test.high, hollow=not test.significant)
+        for name, test in tests.iterrows()
+    }
+
+
+def learning_curves(results: TableResults) -> Picture | None:
+    """The dev scores after every epoch, a panel for each column that training measured. None without curves.
+
+    A table that is shown as curves has one large panel of the overall score, as the report's Figure 2.
+    """
+    large = results.table.kind == "curves"
+    panels = {
+        results.heading(column): {
+            row.label: over_seeds([[*enumerate(seed, start=1)] for seed in curves])
+            for row in results.table.rows
+            if (curves := results.curves(row.key, column))
+        }
+        for column in ((OVERALL,) if large else results.table.score_columns)
+    }
+    panels = {heading: of for heading, of in panels.items() if of}
+    if not panels:
+        return None
+    title, size = f"{results.table.numbered_title}, after every epoch", (5.6, 3.2) if large else (2.8, 2.1)
+    xlabel = "epoch (bands: one standard deviation over seeds)"
+    return Picture(lines(panels, xlabel, title, ylabel="dev score", size=size), title)
+
+
+def conflicts(results: PresetResults) -> Section | None:
+    """A panel for each row that measured the cosine between the gradients of every two tasks; means over seeds."""
+    panels: dict[tuple[str, ...], tuple[str, list[RunResult]]] = {}
+    for row, finished in (line for table in results.tables for line in table.rows):
+        if runs := [run for run in finished if any(map(_cosines, run.history))]:
+            # Rows of several tables can have the same runs.
+            panels.setdefault(tuple(run.folder.name for run in runs), (row.label, runs))
+    drawn = {}
+    for number, (label, runs) in enumerate(panels.values()):
+        pairs = dict.fromkeys(pair for run in runs for line in run.history for pair in _cosines(line))
+        drawn[label if label not in drawn else f"{label} ({number})"] = {
+            pair: over_seeds(
+                [[(n, _cosines(line).get(pair, nan)) for n, line in enumerate(run.history, 1)] for run in runs]
+            )
+            for pair in pairs
+        }
+    title = "Cosine between the gradients of two tasks"
+    text = (
+        "Of their losses over the shared parameters, averaged over the measured steps since the last evaluation. "
+        "Below 0, a step that helps one task harms the other."
+    )
+    picture = Picture(lines(drawn, "evaluation", title, level=0.0), title) if drawn else None
+    return Section("conflicts", title, text, (picture,)) if picture else None
+
+
+def _cosines(line: dict[str, Any]) -> dict[str, float]:
+    """The cosines in a line of metrics.jsonl, by pair of tasks; the line calls them `cosine TASK/TASK`."""
+    seen = line["training"].items()
+    return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
+
+
+SECTIONS: tuple[Callable[[PresetResults], Section | None], ...] = (conflicts,)
+
+
+INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
+"""In a cell of numbers: the interval and what follows stand below the number."""
+WIDTH = re.compile(r"max-width: ([\d.]+)in")
+"""Of a picture."""
+Pictures = Mapping[str, Picture]
+"""Pictures by the paths under which a page's Markdown has them."""
+
+
+TEMPLATES = Path(__file__).parent
+
+
+@cache  # with it the compiled templates
+def _templates(folder: Path) -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=lambda name: name == "page.html.jinja",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals |= {"text": markdown_text, "code": markdown_code, "anchor": anchor, "folded": folded}
+    return made
+
+
+def markdown_page(template: Path, **values: Any) -> str:
+    """A page in Markdown, with at most one empty line in a row."""
+    return (
+        re.sub(r"\n{3,}", "\n\n", _templates(template.parent).get_template(template.name).render(**values)).strip()
+        + "\n"
+    )
+
+
+def folded(note: str) -> str:
+    """A note of which only the first sentence is seen at first."""
+    first, _, rest = note.partition(". ")
+    seen, hidden = markdown_text(first), markdown_text(rest)
+    return f"<details><summary>{seen}.</summary>\n\n{hidden}\n\n</details>" if rest else markdown_text(note)
+
+
+def section_pictures(section: Section, folder: str) -> Pictures:
+    """A section's figures by their paths."""
+    return {f"{folder}/{section.key}-{number}.svg": of for number, of in enumerate(section.pictures, start=1)}
+
+
+def section_markdown(section: Section, folder: str) -> str:
+    """A section's heading, text, figures with captions, and table."""
+    parts = [f"## {section.title}", section.text]
+    for path, picture in section_pictures(section, folder).items():
+        parts += [f"![{markdown_text(picture.title)}]({path})", markdown_text(picture.caption)]
+    if section.table is not None:
+        parts.append(markdown_table(section.table.map(markdown_text), len(section.table.columns)))
+    return "\n\n".join(filter(None, parts))
+
+
+def anchor(title: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+class _Renderer(RendererHTML):
+    """HTML whose pictures stand within the page, whose tables scroll, and whose headings have anchors."""
+
+    def image(self, tokens: Any, place: int, options: Any, env: Any) -> str:
+        # On a narrow screen a figure scrolls: smaller than three quarters of its size, its text could not be read.
+        svg = str(env[tokens[place].attrs["src"]].svg)
+        svg = WIDTH.sub(lambda size: f"min-width: {0.75 * float(size[1]):.1f}in; {size[0]}", svg, 1)
+        return f'<figure tabindex="0">{svg}</figure>'
+
+    def heading_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
+        title = "".join(of.content for of in tokens[place + 1].children if of.type in ("text", "text_special"))
+        return f'<{tokens[place].tag} id="{escape(anchor(title))}">'
+
+    def table_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
+        return '<div class="scroll" tabindex="0"><table>'
+
+    def table_close(self, tokens: Any, place: int, options: Any, env: Any) -> str:
+        return "</table></div>"
+
+
+def html_page(markdown: str, pictures: Pictures) -> str:
+    """A page's Markdown as HTML."""
+    body = MarkdownIt("commonmark", renderer_cls=_Renderer).enable("table").render(markdown, dict(pictures))
+    body = body.replace('<p><figure tabindex="0">', '<figure tabindex="0">').replace("</figure></p>", "</figure>")
+    body = INTERVAL.sub(r"\1<small>\2</small></td>", body)
+    title = markdown.partition("\n")[0].removeprefix("# ")
+    return _templates(TEMPLATES).get_template("page.html.jinja").render(title=title, body=Markup(body))
+
+
+LONGEST = 120
+"""Letters of an example's text."""
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """The model with the best overall dev score: its row, its table's title, the score, and a list by task."""
+
+    label: str
+    table: str
+    overall: float
+    tasks: str
+
+
+def overview(tables: Sequence[TableScores]) -> Picture | None:
+    """The overall scores of all rows of all tables in one panel. None of a single table, whose own picture has them."""
+    rows: dict[str, Interval] = {}
+    for table in tables:
+        for place in table.pictured:
+            if table.description.columns[place].task == OVERALL:
+                cells, name = table.column(place), table.description.title.partition(":")[0]
+                rows |= {f"{name}: {table.rows.label[row]}": as_interval(cells.loc[row]) for row in cells.index}
+    title = "Overall dev score of every row"
+    return Picture(intervals({title: rows}, title), title) if len(tables) > 1 and rows else None
+
+
+def best_model(results: PresetResults) -> BestModel | None:
+    """None if no row is scored on all tasks."""
+    best = results.record.best_model(results.folder, results.record.tasks)
+    for table in results.tables:
+        for row, runs in table.rows:
+            for run in runs:
+                if run.folder.name == best:
+                    overall, tasks = run.evaluation["overall"], _tasks(run, Path(results.record.data))
+                    return BestModel(row.label, table.table.numbered_title, overall, tasks)
+    return None
+
+
+def _tasks(run: RunResult, data: Path) -> str:
+    """A list of the scores, with the first dev example of each task, if the dev sets are still there and the same."""
+    lines = []
+    for task, value in run.evaluation["scores"].items():
+        measure = run.evaluation["measures"][task].replace("_", " ")
+        said = f"- **{capitalized(task)}**, {measure} {value:.3f}. {_first_example(run, task, data)}"
+        lines.append(said.rstrip() + "\n")
+    return "".join(lines)
+
+
+def _first_example(run: RunResult, task: str, data: Path) -> str:
+    """Text, label and prediction; nothing if the dev set is gone or another one, or the metric needs probabilities."""
+    labels, predictions, *_ = run.answers[task]
+    try:
+        declared, _ = load_training_rows(load_tasks(data)[task])  # which may decide the classes
+        examples = load_rows(declared, "dev")
+    except (InputError, KeyError):
+        return ""
+    has_classes = isinstance(declared, Labelled)
+    same = examples.labels is not None and np.array_equal(examples.labels, labels)
+    if not same or (has_classes and predictions.dtype.kind == "f"):
+        return ""
+    texts = (column[0] for column in examples.sentences)
+    shown = " / ".join(text if len(text) <= LONGEST else f"{text[:LONGEST]}…" for text in texts)
+    gold, said = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
+    return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {said}.")
+
+
+def _text(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def write_report(runs: Path, preset: str, output: Path) -> Path:
+    """Write index.html, report.md, results.parquet, curves.parquet, and tables in LaTeX and as pictures.
+
+    Returns the page. Raises InputError if the preset was never run.
+    """
+    return report_of(PresetResults.read(runs, preset), output)
+
+
+def report_of(
+    results: PresetResults,
+    output: Path,
+    studies: Mapping[str, str] | None = None,
+    papers: str = "",
+    study: bool = False,
+) -> Path:
+    """The same from results.
+
+    Args:
+        results: all that the report shows.
+        output: the report's folder.
+        studies: the study of each table, by the table's key.
+        papers: where published scores are from.
+        study: whether a page `study` stands beside the report.
+    """
+    drawn, data = dict[str, Picture](), scores_as_data(results, studies)
+    data.save(output / "results.parquet")
+    save_curves(curves_as_data(results), output / "curves.parquet")
+    scores = {table.description.table: table for table in data.tables}
+    tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
+    for found in results.tables:
+        if found.table.kind == "table" and found.table.key in scores:
+            text = latex_table(scores[found.table.key], results.record.subject)
+            write_text(output / "tables" / f"{found.table.name}.tex", text)
+    for table in tables:
+        drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
+    with_rows = [found.table.key for found in results.tables if found.table.kind == "table"]
+    if over := overview([scores[key] for key in with_rows if key in scores]):
+        drawn["figures/overview.svg"] = over
+    sections = [section for build in SECTIONS if (section := build(results))]
+    drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
+    shown = {
+        "papers": papers,
+        "single_seed": all(found.single_seed for found in results.tables if any(found.runs.values())),
+        "tables": tables,
+        "record": results.record,
+        "best": best_model(results),
+        "overview": over,
+        "warnings": warnings_of(results),
+        "sections": [SimpleNamespace(title=of.title, markdown=section_markdown(of, "figures")) for of in sections],
+        "study": study,
+        "samples": SAMPLES,
+        "seen": SEEN,
+    }
+    write_pages(output, TEMPLATES / "report.md.jinja", "index", shown, drawn)
+    return output / "index.html"
+
+
+def write_pages(output: Path, template: Path, html: str, shown: dict[str, Any], drawn: dict[str, Picture]) -> None:
+    """A page in Markdown, named as its template, and in HTML, named `html`, with its figures."""
+    name = template.name.partition(".")[0]
+    for path, picture in drawn.items():
+        write_text(output / path, standalone(picture))
+    write_text(output / f"{name}.md", markdown_page(template, **shown, suffix="md"))
+    page = markdown_page(template, **shown, suffix="html").replace("](report.html)", "](index.html)")
+    write_text(output / f"{html}.html", html_page(page, drawn))
+
+
+def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
+    """What the page shows of a table."""
+    table = found.table
+    shown = scores if table.kind == "table" else None
+    return SimpleNamespace(
+        name=table.name,
+        title=table.numbered_title,
+        note=table.note if scores is not None else f"{table.note} No run has finished.",
+        pictures=table_pictures(shown) if shown else {},
+        curves=learning_curves(found),
+        curves_file=f"figures/{table.name}{CURVES if table.kind == 'curves' else '-epochs'}.svg",
+        single_seed=found.single_seed,
+        steps=shown is not None and any(column.metric == STEPS for column in shown.description.columns),
+        scores=score_table(shown, range(len(shown.description.columns))) if shown else "",
+        reference=table.label(table.reference) if table.reference else "",
+        differences=difference_table(shown) if shown else "",
+        chosen=", ".join(row.label for row in found.chosen_on_dev),
+        overlaps=_overlaps(found),
+        orderings=_orderings(found),
+    )
+
+
+def _overlaps(found: TableResults) -> str:
+    """How many of the scored examples the rows were trained on."""
+    lines = [
+        {
+            "Row": markdown_text(found.table.label(row)),
+            "Task": markdown_text(capitalized(task)),
+            "Trained on": f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})",
+            "Score": score(of.score),
+            "On the other examples": score(of.clean),
+        }
+        for (row, task), of in found.overlaps.iterrows()
+    ]
+    return markdown_table(pandas.DataFrame(lines), 2) if lines else ""
+
+
+def _orderings(found: TableResults) -> str:
+    """Every pair of rows with different published scores."""
+    lines = [
+        {
+            "Better as published": markdown_text(found.table.label(better)),
+            "Worse": markdown_text(found.table.label(worse)),
+            "Column": markdown_text(capitalized(column)),
+            "Published": signed(of.published),
+            "Ours": difference(of),
+            "Same order": "✓" if of.agrees else "✗",
+        }
+        for (column, better, worse), of in found.orderings.iterrows()
+    ]
+    return markdown_table(pandas.DataFrame(lines), 3) if lines else ""
+
+
+def warnings_of(results: PresetResults) -> list[str]:
+    """What a reader must know of the results: the preset's notes, and what the runs say."""
+    runs = [run for table in results.tables for of in table.runs.values() for run in of]
+    seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
+    found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
+    if any(len(of) > 1 for of in seeds):
+        found.append("Some rows of a table have fewer seeds than others. Rows are compared on the seeds they share.")
+    unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
+    if unknown:
+        found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")
+    return [*results.record.notes, *found]

@@ -1,0 +1,87 @@
+"""The page of the studies: verdicts on the papers' claims and their figures; and the report with it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas
+
+from multitask.cli import experiments
+from multitask.evaluation.text_tables import capitalized, markdown_table, markdown_text
+from multitask.experiments.report import report_of, section_markdown, section_pictures, warnings_of, write_pages
+from multitask.experiments.table_results import PresetResults
+from studies.engine.commands import RunPresets
+from studies.engine.presets import SAMPLE
+from studies.report.command import Report
+from studies.study import all_studies, studies_by_name, study_of_tables
+
+MARKS = {
+    "shown": "✓",
+    "shown, perhaps smaller than the margin": "(✓)",
+    "equivalent or opposite": "✗",
+    "open": "?",
+    "not tested here": "–",
+    "theorem": "∎",
+}
+SILENT = ("not tested here", "theorem")
+"""Verdicts that need no results."""
+
+
+def report(options: Report) -> int:
+    """`multitask report`: write the report; print its path."""
+    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
+    return 0
+
+
+def run_tables(options: RunPresets) -> int:
+    """`multitask experiments run`: compute the tables, with this report."""
+    return experiments.run_tables(options, write_report)
+
+
+def write_report(runs: Path, preset: str, output: Path) -> Path:
+    """Write the report of a preset with the papers of its tables, and the study's page. Returns the report's page.
+
+    Raises:
+        InputError: the preset was never run.
+    """
+    results, studies = PresetResults.read(runs, preset), study_of_tables(SAMPLE)
+    folders = dict.fromkeys(studies.get(found.table.key) for found in results.tables)
+    papers = [paper for folder in folders if folder for paper in studies_by_name()[folder].papers]
+    named = "; ".join(f"“{markdown_text(paper.title)}” ({markdown_text(paper.reference)})" for paper in papers)
+    return report_of(results, output, studies, named, write_study(results, output))
+
+
+def write_study(results: PresetResults, output: Path) -> bool:
+    """Write study.html and study.md if a claim was tested or a section has figures. Returns whether it did."""
+    studies = all_studies()
+    judged = pandas.concat([study.judge(results) for study in studies], ignore_index=True)
+    sections = [section for study in studies for build in study.sections if (section := build(results))]
+    if not sections and judged.status.isin(SILENT).all():
+        return False
+    papers = {paper.key: paper for study in studies for paper in study.papers}
+    names = judged.paper.map(lambda key: papers[key].citation)
+    names += judged.kind.eq("beyond the paper").map({True: ", beyond the paper", False: ""})
+    order = names.loc[judged.paper.sort_values(key=lambda of: of.map(list(papers).index), kind="stable").index].unique()
+    counts = pandas.crosstab(names, judged.status).reindex(order).reindex(columns=list(MARKS), fill_value=0)
+    counts.columns = [capitalized(status) for status in MARKS]
+    shown = {
+        "record": results.record,
+        "warnings": warnings_of(results),
+        "counts": markdown_table(counts.astype(str).rename_axis("Claims of").reset_index()),
+        "papers": [(papers[key], _claims(of)) for key, of in judged.groupby("paper", sort=False)],
+        "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
+    }
+    drawn = {path: picture for section in sections for path, picture in section_pictures(section, "study").items()}
+    write_pages(output, Path(__file__).with_name("study.md.jinja"), "study", shown, drawn)
+    return True
+
+
+def _claims(judged: pandas.DataFrame) -> str:
+    """Claims of a paper with their verdicts."""
+    beyond = judged.kind.eq("beyond the paper").map({True: "*Beyond the paper.* ", False: ""})
+    columns = {
+        "Verdict": judged.status.map(MARKS) + " " + judged.status,
+        "Claim": beyond + judged.text.map(markdown_text) + " (" + judged.section.map(markdown_text) + ")",
+        "Criterion": judged.criterion.map(markdown_text),
+        "Found": judged.evidence.map(markdown_text),
+    }
+    return markdown_table(pandas.DataFrame(columns), 4)
