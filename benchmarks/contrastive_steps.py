@@ -104,7 +104,7 @@ def main() -> None:
     logging.disable_progress_bar()
     seed_everything(0)
     size, steps = options.batch_size, options.steps + 1
-    sentences = training_sentences(SOURCE, options.data)[: steps * size]
+    sentences = training_sentences(SOURCE, options.data).texts[0][: steps * size]
     assert len(sentences) == steps * size, f"{options.data} has too few sentences for {options.steps} steps"
     problem = build_problem(options.data, size)
     ours = OurLoop(problem)

@@ -49,7 +49,7 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 def draw(data: Path, count: int) -> list[str]:
     """Distinct sentences of the tasks whose files exist, in random order."""
     present = [name for name, task in chosen_tasks(data, MAIN_TASKS).items() if task.source("train").exists()]
-    texts = sorted({text for name in present for text in training_sentences(name, data)})
+    texts = sorted({text for name in present for text in training_sentences(name, data).texts[0]})
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
 
 

@@ -11,8 +11,11 @@ from multitask.tasks.sources import training_sentences
 def probe(options: Probe) -> None:
     """Probe; print a table of the means over the batches."""
     similar = options.source == "similar_pairs"
-    sentences = [] if similar else training_sentences(options.source, options.data, option="--source")
-    texts = similar_pairs(options.data) if similar else [sentences]
+    texts = (
+        similar_pairs(options.data)
+        if similar
+        else training_sentences(options.source, options.data, option="--source").texts
+    )
     objective = options.objective.build()
     encoder = SentenceEncoder.load(
         options.model,

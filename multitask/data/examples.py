@@ -32,6 +32,7 @@ class Examples:
         numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
         weights: of each row in the loss, fp32 [rows]; None: all equal.
         words: what makes the texts that a model reads of each column of sentences; empty: nothing, they are the texts.
+        whole: these texts, if the rows of a column have different words; empty: `words` make them.
     """
 
     sentences: tuple[list[str], ...]
@@ -43,6 +44,7 @@ class Examples:
     numbers: Rows | None = None
     weights: NDArray[np.float32] | None = None
     words: tuple[Template, ...] = ()
+    whole: tuple[list[str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.sentences[0])
@@ -50,7 +52,7 @@ class Examples:
     @property
     def texts(self) -> Sequence[Sequence[str]]:
         """The sentences as a model reads them."""
-        return in_words(self.words, self.sentences)
+        return self.whole or in_words(self.words, self.sentences)
 
     @property
     def gold(self) -> NDArray[np.float32]:
@@ -67,6 +69,7 @@ class Examples:
             ids=None if self.ids is None else texts_of(self.ids, rows),
             numbers=None if self.numbers is None else self.numbers[rows],
             weights=None if self.weights is None else self.weights[rows],
+            whole=tuple(texts_of(texts, rows) for texts in self.whole),
         )
 
 

@@ -307,7 +307,7 @@ def similar_pairs(folder: Path) -> list[list[str]]:
     """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
     examples = load_rows(task_named(folder, "similarity"), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
-    return [list(texts_of(column, kept)) for column in examples.sentences]
+    return [texts_of(column, kept) for column in examples.texts]
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -203,7 +203,7 @@ def mined_pairs(
 ) -> tuple[list[str], list[str]]:
     """Each different sentence of pairs with its nearest others by cosine, without pairs of the examples; each once."""
     texts = [*dict.fromkeys(chain(*examples.sentences))]
-    single = Examples((texts,), None, (), None, examples.source)
+    single = Examples((texts,), None, (), None, examples.source, words=examples.words[:1])
     data = LabelledData.tokenised(single, model.tokenizer, model.max_length, joint=False)
     units = F.normalize(torch.from_numpy(embeddings_of(model, data, runtime)[:, 0]).to(runtime.device))
     nearest: list[list[int]] = []

@@ -80,5 +80,5 @@ def similarity_dev_set(data: Path) -> Examples | None:
 def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, Any]:
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
-    first, second = (list(column) for column in pairs.sentences)
+    first, second = map(list, pairs.texts)
     return geometry((first, second), pairs.gold, EmbeddingTable.of(encoder, [*first, *second]))

@@ -54,15 +54,17 @@ def reads(config: MlmConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed, matryoshka=())
-    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    sentences = [found[row] for found in texts for row in drawn_rows(len(found), config.train_limit)]
-    training, dev = _split(sentences, config)
+    read = [training_sentences(name, data, config.train_limit) for name in config.sources]
+    drawn = [found.take(drawn_rows(len(found), config.train_limit)) for found in read]
+    contents = {text: content for found in drawn for text, content in zip(*found.texts, *found.sentences, strict=True)}
+    training, dev = _split([*contents], config)
     if config.from_scratch:
         begin = _from_scratch(begin, config.shape, training)
         head = MaskedLanguageHead(begin.encoder.config)
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
-    problem = MaskedTraining(begin, head, training, dev, config, run.runtime)
+    hashes = hash_sentences(contents[text] for text in training)
+    problem = MaskedTraining(begin, head, training, dev, hashes, config, run.runtime)
     train_run(run, begin, problem, config)
 
 
@@ -75,6 +77,7 @@ class MaskedTraining(SourceTraining):
         head: MaskedLanguageHead,
         training: list[str],
         dev: list[str],
+        hashes: Hashes,
         config: MlmConfig,
         runtime: Runtime,
     ) -> None:
@@ -82,7 +85,7 @@ class MaskedTraining(SourceTraining):
         self.head = head
         self.config = config
         self.training, self.dev = self._source(training), self._source(dev)
-        self.hashes = hash_sentences(training)
+        self.hashes = hashes
         module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
         super().__init__(module, begin.encoder, begin.pooling, {SOURCE: self.training}, runtime)
 
@@ -143,10 +146,9 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
 
 
 def _split(sentences: list[str], config: MlmConfig) -> tuple[list[str], list[str]]:
-    """Split the distinct sentences, in a fixed random order, into training and dev."""
-    different = list(dict.fromkeys(sentences))
-    order = generator(0, "held-out sentences").permutation(len(different))  # the same split for every seed
-    cut = len(different) - round(config.dev_share * len(different))
+    """Split different sentences, in a fixed random order, into training and dev."""
+    order = generator(0, "held-out sentences").permutation(len(sentences))  # the same split for every seed
+    cut = len(sentences) - round(config.dev_share * len(sentences))
     if cut < 1:
         raise InputError(f"sources {', '.join(config.sources)}: no sentence to train on; lower --dev-share")
-    return [different[i] for i in order[:cut]], [different[i] for i in order[cut:]]
+    return [sentences[i] for i in order[:cut]], [sentences[i] for i in order[cut:]]

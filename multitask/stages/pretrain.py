@@ -288,7 +288,7 @@ def metrics_of_embeddings(
     first, second = map(unit_vectors, np.split(computed[:, :-1], 2, axis=1))  # [pairs, hidden] each
     if (aligned := alignment_of_positives(first, second, gold)) is not None:
         metrics["alignment"] = round(aligned, DIGITS)
-    sentences = dict(zip(chain(*data.examples.sentences), [*first, *second], strict=True))
+    sentences = dict(zip(chain(*data.examples.texts), [*first, *second], strict=True))
     if len(sentences) > 1:
         metrics["uniformity"] = round(uniformity_in_chunks(np.stack(list(sentences.values()))), DIGITS)
     return metrics

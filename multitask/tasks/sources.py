@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -103,8 +104,10 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))
 
 
-def training_sentences(name: str, data: Path, limit: int | None = None, option: str = "--sources") -> list[str]:
+def training_sentences(name: str, data: Path, limit: int | None = None, option: str = "--sources") -> Examples:
     """The sentences of a text file, at most `limit`, or of a task (of pairs: all first ones, then all second ones).
+
+    They are one column, without labels.
 
     Raises InputError if the name is unknown, or the file is missing or malformed; errors name the `option`.
     """
@@ -115,14 +118,16 @@ def training_sentences(name: str, data: Path, limit: int | None = None, option: 
             if not (there := _sources_in(data)):
                 file_size(path)  # raises, and names another folder
             raise InputError(f"{path}: no such file; {option} can name {', '.join(there)}")
-        return read_texts(path, SENTENCES, limit).sentences[0]
+        return read_texts(path, SENTENCES, limit)
     tasks = load_tasks(data)
     if name not in tasks:
         raise InputError(
             f'{option}: unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of '
             f"{', '.join(tasks)}{did_you_mean(name, ('unlabelled', *tasks))}"
         )
-    return [text for column in load_rows(tasks[name], "train").texts for text in column]
+    rows = load_rows(tasks[name], "train")
+    columns, whole = ([*chain(*parts)] for parts in (rows.sentences, rows.texts))
+    return Examples((columns,), None, (), None, name, whole=(whole,))
 
 
 def paired_file(name: str) -> Layout | None:
@@ -181,7 +186,7 @@ def read_paired_sentences(
     elif name in tasks and not tasks[name].pair:
         found = replace(load_rows(tasks[name], "train"), labels=None, weights=None)
     elif name in tasks or text_file(name, folder):
-        found = Examples((training_sentences(name, data, train_limit, option),), None, (), None, name)
+        found = replace(training_sentences(name, data, train_limit, option), source=name)
     else:
         known = ("unlabelled", *PAIRED, "quora", *tasks)
         raise InputError(

@@ -19,6 +19,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
 from multitask.base.random_streams import torch_seed
+from multitask.data.contamination import hash_sentences
 from multitask.data.examples import drawn_rows
 from multitask.models.model_folder import resolve_pooling
 from multitask.stages import mlm as stage
@@ -94,11 +95,11 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(begun, data
 def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
     with (data / "quora-train.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))
-    assert training_sentences("paraphrase", data) == [
-        row[column].strip() for column in ("sentence1", "sentence2") for row in rows
-    ]
+    read = training_sentences("paraphrase", data)
+    assert [*read.texts] == [[row[column].strip() for column in ("sentence1", "sentence2") for row in rows]]
     lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    assert training_sentences("unlabelled", data, limit=3) == training_sentences("sentences.txt", data)[:3] == lines[:3]
+    limited, whole = training_sentences("unlabelled", data, limit=3), training_sentences("sentences.txt", data)
+    assert limited.texts[0] == whole.texts[0][:3] == lines[:3]
     for name, said in (
         ("captions.txt", "no such file"),
         ("../data/sentences.txt", "unknown source"),
@@ -106,6 +107,22 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
     ):
         with pytest.raises(InputError, match=said):
             training_sentences(name, data)
+
+
+def test_texts_are_read_in_their_words_and_recorded_without(begun, tmp_path):
+    """The two texts of a pair have different words."""
+    (tmp_path / "t.csv").write_text("q,a,y\n" + "".join(f"a film {i},a band {i},{i % 5}\n" for i in range(20)))
+    (tmp_path / "tasks.toml").write_text(
+        '[tasks.fit]\nkind = "cosine"\ntext = ["ask: {q}", "told: {a}"]\nlabel = "y"\nrange = [0, 4]\n'
+        'train = "t.csv"\ndev = "t.csv"\n'
+    )
+    problem = begun(replace(CONFIG, sources=("fit",), dev_share=0.0), data=tmp_path / "tasks.toml")
+    contents = [f"a {what} {i}" for what in ("film", "band") for i in range(20)]
+    read = [f"{word}: {text}" for word, text in zip(["ask"] * 20 + ["told"] * 20, contents, strict=True)]
+    tokens = problem.training.tokens[0]
+    expected = {tuple(ids) for ids in problem.begin.tokenizer.encode(read)}
+    assert {tuple(tokens[row]) for row in range(len(tokens))} == expected
+    assert sorted(problem.sentences["mlm"][0]) == sorted(hash_sentences(contents))
 
 
 # Evaluation.

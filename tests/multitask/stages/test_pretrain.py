@@ -133,6 +133,20 @@ def test_a_tasks_texts_are_read_in_its_words_and_recorded_without(partners, load
     assert set(source.sentences[0].tolist()) == set(hash_sentences(texts).tolist())
 
 
+def test_the_texts_of_declared_pairs_are_read_in_their_words_and_recorded_without(load, tiny_encoder, tmp_path):
+    (tmp_path / "t.csv").write_text("q,a,c\n" + "".join(f"a film {i},a band {i},{i % 2}\n" for i in range(9)))
+    (tmp_path / "tasks.toml").write_text(
+        '[tasks.fit]\nkind = "pair_classification"\ntext = ["ask: {q}", "told: {a}"]\nlabel = "c"\n'
+        'train = "t.csv"\ndev = "t.csv"\n'
+    )
+    source = load("fit", CONFIG, tmp_path / "tasks.toml")
+    texts = [f"a {what} {i}" for what in ("film", "band") for i in range(9)]
+    read = [f"{word}: {text}" for word, text in zip(["ask"] * 9 + ["told"] * 9, texts, strict=True)]
+    expected = [ids.tolist() for ids in load_tokenizer(str(tiny_encoder)).encode(read)]
+    assert sorted(source.columns[0][row].tolist() for row in range(len(source))) == sorted(expected)
+    assert sorted(source.sentences[0]) == sorted(hash_sentences(texts))
+
+
 @pytest.mark.parametrize("kind", ["course", "cosine", "pair_regression"])
 @pytest.mark.parametrize("name", ["cosine", "cosent"])
 def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, load, tmp_path):
