@@ -59,10 +59,13 @@ def open_table(
     Raises:
         InputError: the file is missing, empty, damaged or of an unknown format.
     """
-    if source.path is None:
-        return _hub_table(source)
     path, file_format = source.path, source.format or file_format or Format()
-    suffix = form or source.form
+    suffix = form or (source.form if path else ".parquet")  # data sets of the hub are stored as such files
+    if idle := file_format.idle(suffix):
+        where = 'give it to the file that has it, in its table [files."NAME"] of the tasks file'
+        raise InputError(f"{source}: has no {listed(idle)}, being of another format; leave this out, or {where}")
+    if path is None:
+        return replace(_hub_table(source), format=file_format)
     read = FORMATS.get(suffix)
     if file_format.separator and read in (None, _lines):
         read = _delimited

@@ -25,8 +25,13 @@ HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 MOST_NAMES = 1000
 """Names in objects that an error chooses from."""
-TYPED = (".jsonl", ".jsonlines", ".parquet", ".xlsx", ".txt")
-"""Formats other than delimited text."""
+TYPED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((".jsonl", ".jsonlines", ".txt"), ("encoding",)),
+    ".parquet": (),
+    ".xlsx": ("sheet", "skip_rows"),
+}
+"""Formats other than delimited text, and what may be set of them, besides `LABELS`."""
+LABELS = ("decimal", "missing")
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 MOST_COLUMNS = 100_000
@@ -83,9 +88,13 @@ class Format:
     def of_form(self, form: str) -> "Format":
         """What holds for another file too, given its format as a suffix."""
         if form in TYPED:
-            names = ("decimal", "missing", *(("sheet", "skip_rows") if form == ".xlsx" else ()))
-            return Format(**{name: getattr(self, name) for name in names})
+            return Format(**{n: getattr(self, n) for n in (*LABELS, *TYPED[form]) if n != "encoding"})
         return replace(self, sheet=None, separator=None if form == ".tsv" else self.separator)
+
+    def idle(self, form: str) -> list[str]:
+        """What is set, but means nothing to files of a format, given as a suffix."""
+        typed = form in TYPED and not (form == ".txt" and self.separator)
+        return [n for n in self.changed() if (n not in (*LABELS, *TYPED[form]) if typed else n == "sheet")]
 
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""

@@ -82,7 +82,7 @@ def test_a_table_comes_back_as_it_was_written(folder, name, rows):
     else:
         expected = rows
     for path in (write(folder, contents(name, rows), f"data{name}"), ours):
-        table = open_table(Source(str(path)), Format(line_breaks=True))
+        table = open_table(Source(str(path)), Format(line_breaks=name.startswith((".csv", ".tsv"))))
         assert table.columns == COLUMNS
         assert [row for _, row in table.rows] == expected
 
@@ -145,7 +145,7 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
     [
         ("x.tsv", 'text\tlabel\n"a\t1\nb" c"\t2\n', {"quotes": False}, ['2 "a 1', '3 b" c" 2']),
         ("x.csv", "text;label\na, b;1\n", {"separator": ";"}, ["2 a, b 1"]),
-        ("x.jsonl", '{"text": "a; b", "label": 1}\n', {"separator": ";"}, ["1 a; b 1"]),
+        ("x.jsonl", '{"text": "é", "label": 1}\n'.encode("cp1252"), {"encoding": "cp1252"}, ["1 é 1"]),
         ("x.jsonl", '\n{"text": "a"}\n\n{"label": 1}\n', {}, ["2 a", "4 1"]),
         ("x.txt", "a|b\n1|2\n", {"separator": "|"}, ["2 1 2"]),
         (
@@ -167,6 +167,20 @@ def test_formats(tmp_path, name, content, file_format, rows):
     found = open_table(source, Format(separator="x")).rows
     texts = [f"{number} {' '.join(map(str, row.values()))}" for number, row in found]
     assert texts == (rows or ["2 Zürich – ja 1,5"])
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        *(("x.csv", "sheet", "a"), ("x.csv.gz", "sheet", "a"), ("x.txt", "skip_rows", 1), ("x.txt", "quotes", False)),
+        *(("x.jsonl", "separator", ";"), ("x.jsonl", "skip_rows", 1), ("x.jsonl", "line_breaks", True)),
+        *(("x.parquet", "encoding", "cp1252"), ("x.xlsx", "separator", ","), ("hf:x", "sheet", "a")),
+    ],
+)
+def test_what_a_format_does_not_have_is_refused_before_anything_is_read(name, field, value):
+    """The file is not even there."""
+    with pytest.raises(InputError, match=rf"{name}: has no {field}, being of another format"):
+        open_table(Source(name), Format(**{field: value}))
 
 
 # Other formats.
@@ -347,7 +361,8 @@ def saved(tmp_path):
 
 
 def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
-    table = open_table(Source(f"hf:{saved / 'all'}", "train"))
+    table = open_table(Source(f"hf:{saved / 'all'}", "train"), Format(missing=("n/a",)))
+    assert table.format.field("n/a") is None
     assert table.columns == ("text", "type")
     assert [tuple(row.values()) for _, row in table.rows] == [
         (f"train {i}", name) for i, name in enumerate(("LOC", "HUM", "LOC"))
