@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from minbert.files import refuse_large, sha256_of_file
+from multitask.base.choices import Choice
 
 FORMAT_VERSION = 7
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
@@ -24,16 +25,6 @@ NOT_IN_KEY = {"key": False}
 
 LARGEST = 2**33
 """Bytes of the largest file that a stage reads."""
-
-
-@runtime_checkable
-class Choice(Protocol):
-    """A setting that names one of several classes, each with parameters and defaults of its own."""
-
-    name: str
-
-    def changed(self) -> dict[str, Any]:
-        """The parameters that differ from the defaults of the named class."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +66,12 @@ def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:
             continue
         value, default = getattr(config, field.name), getattr(defaults, field.name)
         if isinstance(value, Choice):
-            value, default = _chosen(value), _chosen(default)
+            value, default = value.in_key(), default.in_key()
         elif is_dataclass(value):
             value, default = changed_settings(value, default), {}
         if value != default:
             found[field.name] = value
     return found
-
-
-def _chosen(choice: Choice) -> dict[str, Any]:
-    return {"name": choice.name, **choice.changed()}
 
 
 CPUINFO = Path("/proc/cpuinfo")

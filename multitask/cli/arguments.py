@@ -243,7 +243,7 @@ def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentP
         section = option.section if page != "--help" else ""
         if section not in groups:
             groups[section] = parser.add_argument_group(section or "Options")
-        common = not command.common or option.name in command.common or option in general[:-1]
+        common = not command.common or option.name in (*command.common, "set", "config")
         _add(groups[section], option, page != "--help" or common or option.positional or option.default is MISSING)
     if page == "--help-all":
         for option in declared:

@@ -14,11 +14,10 @@ from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Group
 from multitask.cli.stage_commands import TASKS_FILE
 from multitask.experiments.tables import Preset
 from multitask.stages.settings import FinetuneConfig
-from multitask.training.settings import SchedulerConfig
 
 SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
-# Rows of one table make steps of the same scale, and only their leading models are scored.
-SETTINGS = FinetuneConfig(keep_task_bests=False, scheduling=SchedulerConfig(reduction="mean"))
+# Only the leading models of a table are scored.
+SETTINGS = FinetuneConfig(keep_task_bests=False)
 
 
 @settings

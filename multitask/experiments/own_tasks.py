@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
+from multitask.base.choices import parameters
 from multitask.base.runs import Weights
 from multitask.experiments.tables import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
 from multitask.stages.settings import EnsembleConfig, FinetuneConfig
@@ -15,6 +16,7 @@ from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
+from multitask.training.settings import SchedulerConfig
 
 
 def tasks_preset(tasks_file: Path, start: str, settings: FinetuneConfig, schedulers: Sequence[str]) -> Preset:
@@ -44,7 +46,7 @@ def _table(
         return Node("finetune", replace(settings, new_heads=True, **changed), (start,), data)
 
     alone = {task: finetuned(tasks=(task,), task_weights=None, conflicts_every=None) for task in settings.tasks}
-    together = {name: finetuned(scheduler=name) for name in schedulers}
+    together = {text: finetuned(scheduler=_scheduler(text)) for text in schedulers}
     return experiment(
         OWN_TASKS,
         "Each task alone and all tasks together",
@@ -71,6 +73,13 @@ def _note(settings: FinetuneConfig, tasks: Mapping[str, Task]) -> str:
     )
 
 
+def _scheduler(text: str) -> SchedulerConfig:
+    """A scheduler from its text. Sums of gradients are means by default, so that all rows make steps of one scale."""
+    found = SchedulerConfig.parse(text)
+    sums = "reduction" in parameters(SCHEDULERS[found.name])
+    return SchedulerConfig.of(found.name, **({"reduction": "mean"} if sums else {}) | dict(found.parameters))
+
+
 def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
     """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
     if "all" in names:
@@ -84,7 +93,7 @@ def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
 def _problem(settings: FinetuneConfig, name: str) -> InputError | None:
     """Why a scheduler cannot train the tasks."""
     try:
-        build_scheduler(replace(settings, scheduler=name), torch.device("cpu"))
+        build_scheduler(replace(settings, scheduler=_scheduler(name)), torch.device("cpu"))
     except InputError as error:
         return error
     return None

@@ -1,6 +1,6 @@
 """Losses over sentence pairs: raw embeddings in, a scalar out. They do not depend on a model.
 
-`build_objective(name, **parameters)` makes one, `OBJECTIVES` lists them by name, `describe(name)` explains one.
+`build_objective(name, **parameters)` makes one, `OBJECTIVES` has all by name, `OBJECTIVES.describe(name)` explains one.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from multitask.objectives.base import OBJECTIVES, Objective, build_objective
     from multitask.objectives.geometry import alignment, uniformity, unit
 
-__all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "describe", "uniformity", "unit"]
+__all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "uniformity", "unit"]
 
 
 def __getattr__(name: str) -> Any:

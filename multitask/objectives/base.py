@@ -12,19 +12,24 @@ To add an objective, write one class in any file of this package. Its fields are
         def loss(self, pairs: Pairs) -> Tensor: ...
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import torch
-from pydantic import ConfigDict, Field, ValidationError
-from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic import Field
 from torch import Tensor
 
+from multitask.base.choices import Registry, checked
 from multitask.objectives.geometry import diagonal_mask, unit
-from multitask.objectives.parameters import NOTATION, expected, help_texts, parameters, text_of
+
+NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
+s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
+LARGEST_WEIGHT = 1e6
+"""Upper limit of factors and exponents: products of two of them and a sum over a batch stay finite in fp32."""
+SMALLEST_TEMPERATURE = 1e-6
+"""Lower limit of temperatures: a cosine divided by it, and the gradient, stay finite in fp32."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,12 @@ class Objective:
     compares_within_views: ClassVar[bool] = False
     """Whether two anchors, or two positives, can be negatives of each other."""
     takes_labels: ClassVar[Literal["none", "similarity from 0 to 1", "0 or 1"]] = "none"
+
+    @classmethod
+    def notes(cls) -> list[str]:
+        """Further paragraphs of its description."""
+        hard = "optional" if cls.takes_hard_negatives else "none"
+        return [f"Notation:\n{NOTATION}", f"Labels: {cls.takes_labels}\nHard negatives: {hard}"]
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The formula: unit vectors -> scalar."""
@@ -174,18 +185,10 @@ class Objective:
             raise ValueError(f"{found}; expected {list(shape)}{f' and {dtype}' if dtype else ''}")
 
 
-OBJECTIVES: dict[str, type[Objective]] = {}
+OBJECTIVES = Registry[Objective]("objective")
 """Every objective's class by name. `register` fills it."""
 
 _Kind = TypeVar("_Kind", bound=type[Objective])
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
-def checked(kind: _Kind) -> _Kind:
-    """Class decorator: a frozen dataclass that checks its values when it is made; docstrings of fields explain them."""
-    config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-    made: Any = checked_dataclass(kind, frozen=True, config=config)
-    return made
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
@@ -193,7 +196,7 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     """Class decorator: `checked`, and in `OBJECTIVES` under this name."""
 
     def add(kind: _Kind) -> _Kind:
-        made = kind if "__pydantic_fields__" in vars(kind) else checked(kind)
+        made: Any = kind if "__pydantic_fields__" in vars(kind) else checked(kind)
         made.name = name
         OBJECTIVES[name] = made
         return made
@@ -207,43 +210,5 @@ def build_objective(name: str, /, **given: Any) -> Objective:
     Raises:
         ValueError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
     """
-    if name not in OBJECTIVES:
-        raise ValueError(f'unknown objective "{name}"; expected one of: {", ".join(sorted(OBJECTIVES))}')
-    kind = OBJECTIVES[name]
-    declared = parameters(kind)
-    for parameter in given:
-        if parameter not in declared:
-            valid = "; ".join(f"{name}: {expected(field)}" for name, field in declared.items())
-            raise ValueError(f'{name} has no parameter "{parameter}"; it takes {valid or "none"}')
-    try:
-        return kind(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        said = str(first.get("ctx", {}).get("error"))  # of a check of several parameters
-        if first["loc"]:
-            parameter, value = str(first["loc"][0]), first["input"]
-            shown = f'"{value}"' if isinstance(value, str) else text_of(value)
-            said = f"{parameter} is {shown}; expected {expected(declared[parameter])}"
-        raise ValueError(f"{name}: {said}") from None
-
-
-def describe(name: str) -> str:
-    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
-
-    `all` lists the objectives with the first line of their formulas.
-
-    Raises:
-        ValueError: an unknown name; the message lists the valid ones.
-    """
-    if name == "all":
-        docs = {name: inspect.cleandoc(kind.__doc__ or "") for name, kind in OBJECTIVES.items()}
-        return "\n".join(f"{name}: {doc.partition(chr(10))[0]}" for name, doc in docs.items())
-    kind = type(build_objective(name))
-    bases = kind.__mro__[1 : kind.__mro__.index(Objective)]
-    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
-    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
-    lines, texts = ["Parameters:" if parameters(kind) else "Parameters: none"], help_texts(kind)
-    for parameter, field in parameters(kind).items():
-        lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}", f"      {texts[parameter]}"]
-    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
-    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
+    made: Objective = OBJECTIVES.build(name, given)
+    return made

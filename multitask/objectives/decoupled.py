@@ -9,10 +9,9 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
 from multitask.objectives.geometry import alignment, only_negatives, uniformity, zero_if_empty
 from multitask.objectives.margin_triplets import Hinge
-from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("dcl")

@@ -6,9 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits
-from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("gradient")

@@ -8,9 +8,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
 from multitask.objectives.geometry import arccos
-from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 
 @register("infonce")

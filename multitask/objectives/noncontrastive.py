@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import Objective, Pairs, checked, register
+from multitask.base.choices import checked
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits, zero_if_empty
-from multitask.objectives.parameters import LARGEST_WEIGHT, SMALLEST_TEMPERATURE
 
 Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
 

@@ -23,6 +23,8 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.packing import PackedBatch
+from minbert.settings import help_texts
+from multitask.base.choices import bounds, choices, optional, parameters, text_of
 from multitask.data.texts import in_words
 from multitask.evaluation.gradient_probe import GradientComponents, probe, training_mode
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
@@ -33,7 +35,6 @@ from multitask.objectives import OBJECTIVES, Objective, unit
 from multitask.objectives.gradient_paradigm import GradientParadigm
 from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
-from multitask.objectives.parameters import bounds, choices, help_texts, optional, parameters, text_of
 from multitask.tasks.labels import Labelled
 from multitask.training.settings import ObjectiveConfig
 from multitask.use.predict import shown_outputs

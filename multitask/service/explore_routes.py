@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from minbert.errors import InputError
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
-from multitask.objectives import describe
+from multitask.objectives import OBJECTIVES
 from multitask.service.explain import (
     MOST_SENTENCES,
     MOST_WORDS,
@@ -285,7 +285,7 @@ async def page(request: Request) -> HTMLResponse:
         models=models,
         corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
         labels={column: labels if len(labels) <= FEW_LABELS else [] for column, labels in labels.items()},
-        objectives={name: (describe(name), fields_of(kind)) for name, kind in without_labels().items()},
+        objectives={name: (OBJECTIVES.describe(name), fields_of(kind)) for name, kind in without_labels().items()},
         most=MOST_SENTENCES,
         most_own=MOST_OWN,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from minbert.config import ModelType
-from minbert.errors import InputError, did_you_mean
+from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Share, settings
 from multitask.base.keys import NOT_IN_KEY
 from multitask.models.settings import HeadsConfig
@@ -61,8 +61,6 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
 
     def __post_init__(self) -> None:
-        if self.scheduler != "average":
-            self._check_scheduler()
         weights, count = self.task_weights, len(self.tasks)
         if weights is not None and count not in (0, len(weights)):
             raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
@@ -79,16 +77,6 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     def keeps_heads(self) -> bool:
         """Whether heads of the start may go on."""
         return not self.new_heads
-
-    def _check_scheduler(self) -> None:
-        from multitask.training.schedulers import SCHEDULERS  # imports torch, for which `--help` must not wait
-
-        if self.scheduler == "fusion":
-            raise InputError("scheduler is fusion, which is a stage: run `multitask fuse`")
-        if self.scheduler not in SCHEDULERS:
-            known = sorted(SCHEDULERS)
-            hint = did_you_mean(self.scheduler, known)
-            raise InputError(f'scheduler is "{self.scheduler}"; expected one of: {", ".join(known)}{hint}')
 
 
 REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())

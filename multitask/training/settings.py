@@ -2,113 +2,50 @@
 
 from dataclasses import field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from minbert.errors import InputError, did_you_mean
+from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Seed, Share, settings
-from multitask import objectives  # which imports torch on first use
+from multitask.base.choices import Choice
 from multitask.models.settings import Pooling
-from multitask.objectives.parameters import parameters, text_of
 
 if TYPE_CHECKING:
     from multitask.objectives.base import Objective
 
-Value = Annotated[float, Field(allow_inf_nan=True)] | str | None  # objectives say what is wrong with their values
-
 
 @settings
-class ObjectiveConfig:
-    """The name of an objective and the parameters given for it. All others keep the defaults of the objective's class.
+class ObjectiveConfig(Choice):
+    """An objective and its parameters."""
 
-    `parse`, `build` and `changed` check names and values and raise InputError; the constructor does not, because it
-    would import torch.
-    """
-
-    form: ClassVar[str] = "NAME[:PARAMETER=VALUE,...]"
-    """What `parse` reads, for help pages."""
-
+    example: ClassVar[str] = "vicreg:dissipation=0.3,weight=0.05"
+    classes: ClassVar[str] = "multitask.objectives:OBJECTIVES"
     name: str = "infonce"
-    """A name from `OBJECTIVES`."""
-    parameters: tuple[tuple[str, Value], ...] = ()
-    """(name, value) of each given parameter, sorted by name; None switches a component off. Lists, as JSON has them,
-    become tuples: `ObjectiveConfig(**dataclasses.asdict(config))` equals `config`."""
-
-    def __post_init__(self) -> None:
-        given = dict(self.parameters)
-        if len(given) < len(self.parameters):
-            raise InputError(f"{self.name}: a parameter is given twice; expected each once")
-        object.__setattr__(self, "parameters", tuple(sorted(given.items())))  # the class is frozen
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_text_or_json(cls, value: Any) -> Any:
-        if isinstance(value, dict) and isinstance(given := value.get("parameters"), list):
-            return value | {"parameters": tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)}
-        if not isinstance(value, str):
-            return value
-        try:
-            return vars(cls.parse(value))
-        except InputError as error:
-            raise ValueError(str(error)) from None
-
-    @classmethod
-    def of(cls, name: str, /, **parameters: Value) -> Self:
-        """An objective by name, e.g. `ObjectiveConfig.of("vicreg", dissipation=0.3, weight=0.05)`."""
-        return cls(name, tuple(parameters.items()))
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """An objective from a text such as `vicreg:dissipation=0.3,weight=0.05`; `none` switches a component off."""
-        name, colon, rest = text.partition(":")
-        given: list[tuple[str, Value]] = []
-        for part in rest.split(",") if colon else ():
-            parameter, _, value = (word.strip() for word in part.partition("="))
-            if not parameter or not value:
-                raise InputError(
-                    f'objective "{text}": "{part}" is not PARAMETER=VALUE; '
-                    "expected, for example, vicreg:dissipation=0.3,weight=0.05"
-                )
-            given.append((parameter, _value(value)))
-        config = cls(name.strip(), tuple(given))
-        config.build()
-        return config
-
-    def __str__(self) -> str:
-        """The text that `parse` reads."""
-        given = ",".join(f"{name}={text_of(value)}" for name, value in self.parameters)
-        return f"{self.name}:{given}" if given else self.name
-
-    @staticmethod
-    def explain(name: str) -> str:
-        """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
-        if name != "all":
-            ObjectiveConfig(name).build()
-        return objectives.describe(name)
 
     def build(self) -> "Objective":
         """The objective itself. Imports torch. Errors list the valid names and values."""
-        try:
-            return objectives.build_objective(self.name, **dict(self.parameters))
-        except ValueError as error:
-            unknown = self.name not in objectives.OBJECTIVES
-            hint = did_you_mean(self.name, objectives.OBJECTIVES) if unknown else ""
-            raise InputError(f"{error}{hint}") from None
-
-    def changed(self) -> dict[str, Value]:
-        """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch."""
-        declared = parameters(type(self.build()))
-        return {name: value for name, value in self.parameters if value != declared[name].default}
+        found: Objective = super().build()
+        return found
 
 
-def _value(text: str) -> Value:
-    if text.lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
+@settings
+class SchedulerConfig(Choice):
+    """A scheduler and its parameters."""
+
+    example: ClassVar[str] = "cagrad:c=0.4"
+    classes: ClassVar[str] = "multitask.training.schedulers:SCHEDULERS"
+    name: str = "average"
+
+    def build(self) -> Any:
+        """Its parameters. Imports torch. Errors list the valid names and values."""
+        if self.name == "fusion":
+            raise InputError("scheduler fusion is a stage: run `multitask fuse`")
+        return super().build()
+
+    def in_key(self) -> Any:
+        """As in runs from before schedulers had parameters."""
+        return super().in_key() if self.changed() else self.name
 
 
 @settings
@@ -229,25 +166,6 @@ class ContrastiveConfig:
 
 
 @settings
-class SchedulerConfig:
-    """Options of particular schedulers."""
-
-    sampling_alpha: AtLeastZero = 1.0
-    """For proportional: draw a task with probability proportional to size^alpha; 0 draws all equally often."""
-    reduction: Literal["sum", "mean"] = "sum"
-    """For aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the `sum`, as in
-    their papers, or the `mean` over tasks, which has the same scale as the scheduler average."""
-    cagrad_c: AtLeastZero = 0.5
-    """For cagrad: how far the update may be from the average gradient, in units of its norm. 0: the average itself."""
-    gradvac_beta: Share = 0.01
-    """For gradvac: how fast the target cosines follow the observed ones, 0 to 1."""
-    fairgrad_alpha: Annotated[float, Field(ge=0.01)] = 1.0
-    """For fairgrad: the kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
-    stch_mu: Annotated[float, Field(ge=0.01)] = 0.1
-    """For stch: how smooth the maximum is. Small values train on the task with the largest loss."""
-
-
-@settings
 class ScheduledTraining(SentencesConfig):
     """Which tasks are trained together, and how they share the training steps."""
 
@@ -263,12 +181,11 @@ class ScheduledTraining(SentencesConfig):
     one batch of so many times the size. For losses that are means over rows."""
     epoch_size: Count | None = None
     """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
-    scheduler: str = "average"
-    """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
-    annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
+    scheduler: SchedulerConfig = SchedulerConfig()
+    """How the tasks share training steps, with parameters, e.g. proportional:alpha=0.5 or the gradient aggregator
+    cagrad:c=0.4. --help-scheduler all lists the schedulers, --help-scheduler NAME explains one."""
     task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
-    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     @property
     def step_size(self) -> int:

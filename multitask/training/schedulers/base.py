@@ -8,23 +8,26 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
+from multitask.base.choices import Registry, parameter_class
 from multitask.base.device import generator_states, restore_generators
 from multitask.data.examples import Rows
 from multitask.training.schedulers.task_gradients import TaskGradients
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Losses, Trainable, Update
 
-SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], "Scheduler"]] = {}
-"""Builds a scheduler, with its own parameters on the device, for each name; `register` adds to it."""
+SCHEDULERS = Registry["Scheduler"]("scheduler")
+"""Every scheduler's class by name. `register` fills it."""
+CPU = torch.device("cpu")
 
 _Kind = TypeVar("_Kind", bound="type[Scheduler]")
 
 
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: register a scheduler under a name, for `build_scheduler`."""
+    """Class decorator: in `SCHEDULERS` under this name. The annotated fields of the class are its parameters."""
 
     def add(kind: _Kind) -> _Kind:
-        SCHEDULERS[name] = lambda config, device: kind(config)
+        kind.Parameters = parameter_class(kind, nn.Module)
+        SCHEDULERS[name] = kind
         return kind
 
     return add
@@ -46,12 +49,21 @@ class Scheduler(nn.Module):
 
     accumulates: ClassVar[bool] = True
     """Whether it may get an update in parts. If not, it needs the losses of whole batches before any gradient."""
+    Parameters: ClassVar[type]
+    """A dataclass of its parameters."""
 
-    def __init__(self, config: ScheduledTraining) -> None:
+    def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
         super().__init__()
+        vars(self).update(vars(config.scheduler.build()))
         self.config = config
+        self.device = device  # of its own parameters and state
         # Each task's loss is multiplied by its factor first.
         self.weights = dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
+
+    @classmethod
+    def notes(cls) -> list[str]:
+        """Further paragraphs of its description."""
+        return [f"Gradient accumulation: {'possible' if cls.accumulates else 'none'}"]
 
     def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
@@ -91,12 +103,14 @@ def build_scheduler(config: ScheduledTraining, device: torch.device) -> Schedule
     """Build the scheduler that a configuration names, with its own parameters on the device.
 
     Raises:
-        InputError: a scheduler that does not fit the tasks, or whose packages are not installed.
+        InputError: an unknown scheduler or parameter, one that does not fit the tasks, or missing packages.
     """
-    scheduler = SCHEDULERS[config.scheduler](config, device)
+    name = config.scheduler.name
+    config.scheduler.build()
+    scheduler = SCHEDULERS[name](config, device)
     if config.accumulate > 1 and not scheduler.accumulates:
         raise InputError(
-            f"accumulate is {config.accumulate}; expected 1 with the scheduler {config.scheduler}, which weighs the "
-            "losses of whole batches"
+            f"accumulate is {config.accumulate}; expected 1 with the scheduler {name}, which weighs the losses of "
+            "whole batches"
         )
     return scheduler

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero
 from multitask.base.random_streams import generator
 from multitask.data.examples import Rows
-from multitask.training.schedulers.base import Scheduler, register
+from multitask.training.schedulers.base import CPU, Scheduler, register
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Update
 
@@ -16,10 +18,10 @@ from multitask.training.source import Batch, Update
 class SingleTask(Scheduler):
     """One task only. An epoch is the task's whole training set (report, section 4.2)."""
 
-    def __init__(self, config: ScheduledTraining) -> None:
+    def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
         if len(config.tasks) != 1:
             raise InputError(f"scheduler single trains one task; name only one of {', '.join(config.tasks)}")
-        super().__init__(config)
+        super().__init__(config, device)
 
 
 @register("batch_round_robin")
@@ -44,18 +46,15 @@ class EpochRoundRobin(Scheduler):
         return [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
 
 
-@register("proportional")
-class ProportionalSampling(Scheduler):
-    """Draws each step's task with probability proportional to size^alpha, where size is its number of training rows.
-
-    An epoch has about as many rows as with `average`: one step for each of its batches.
+class Sampling(Scheduler):
+    """An epoch has about as many rows as with `average`: one step for each of its batches.
 
     Source: Stickland & Murray 2019, "BERT and PALs" (arXiv 1902.02671), section 3.3.
     """
 
     def exponent(self, epoch: int) -> float:
         """The exponent alpha in an epoch (from 0)."""
-        return self.config.scheduling.sampling_alpha
+        raise NotImplementedError
 
     def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         config = self.config
@@ -71,12 +70,20 @@ class ProportionalSampling(Scheduler):
         return [updates[i] for i in order.permutation(len(updates))]
 
 
-@register("annealed")
-class AnnealedSampling(ProportionalSampling):
-    """Proportional sampling with an alpha that falls from 1 to 0.2: 1 - 0.8 (e - 1) / (E - 1) in epoch e of E.
+@register("proportional")
+class ProportionalSampling(Sampling):
+    """Draws each step's task with probability proportional to size^alpha, where size is its number of training rows."""
 
-    The source is the paper of `proportional`.
-    """
+    alpha: AtLeastZero = 1.0
+    """The exponent of size; 0 draws all tasks equally often."""
+
+    def exponent(self, epoch: int) -> float:
+        return self.alpha
+
+
+@register("annealed")
+class AnnealedSampling(Sampling):
+    """Proportional sampling with an alpha that falls from 1 to 0.2: 1 - 0.8 (e - 1) / (E - 1) in epoch e of E."""
 
     def exponent(self, epoch: int) -> float:
         return 1 - 0.8 * epoch / max(self.config.epochs - 1, 1)

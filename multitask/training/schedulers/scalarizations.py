@@ -1,40 +1,48 @@
 """Schedulers that train on one number made of the tasks' losses, with weights that they learn or compute.
 
-The formulas are those of torchjd's scalarizers; `SCALARIZERS` names the paper of each.
+The formulas are those of torchjd's scalarizers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from multitask.base.device import generator_states, restore_generators
 from multitask.data.examples import Rows
-from multitask.training.schedulers.base import SCHEDULERS, Scheduler
+from multitask.training.schedulers.base import CPU, Scheduler, register
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Losses, Trainable, Update
-
-if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
-    from torchjd.scalarization import Scalarizer
 
 
 class Scalarization(Scheduler):
     """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
 
-    The factor `scale` of the combined loss gives gradients about the scale that they have with `average`, for clipping.
+    A subclass has the name of torchjd's class.
     """
 
     accumulates = False
 
-    def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float, device: torch.device) -> None:
-        super().__init__(config)
-        self.scalarizer: Any = scalarizer.to(device)
-        self.scale = scale
-        self.device = device  # for saved state: torch reads it on the CPU and moves only parameters and buffers
+    def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
+        super().__init__(config, device)
+        from torchjd import scalarization  # takes a second, which other schedulers should not cost
+
+        self.scalarizer: Any = getattr(scalarization, type(self).__name__)(**self.arguments()).to(device)
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of torchjd's class."""
+        return {}
+
+    def scale(self) -> float:
+        """A factor that gives gradients about the scale that they have with `average`, for clipping.
+
+        With equal losses, the first gradient is the one of `average`.
+        """
+        return 1 / len(self.weights)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         losses = trainable.losses(update)
@@ -49,15 +57,35 @@ class Scalarization(Scheduler):
 
     def combined(self, values: Tensor) -> Tensor:
         """The number that is trained on, of the tasks' losses [tasks]."""
-        return self.scale * self.scalarizer(values)
+        return self.scale() * self.scalarizer(values)
 
     def weighted(self, losses: Losses) -> Tensor:
         """The losses times the tasks' factors, [tasks]."""
         return torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
 
 
-class DynamicWeightAverage(Scalarization):
-    """Rolls the history of mean losses on at the end of each epoch."""
+@register("uncertainty")
+class UW(Scalarization):
+    """Uncertainty weighting (Kendall et al. 2018, arXiv 1705.07115, equation 7), for all kinds of tasks.
+
+    The formula halves every loss.
+    """
+
+    def arguments(self) -> dict[str, Any]:
+        return {"shape": len(self.weights)}
+
+
+@register("imtl_l")
+class IMTLL(UW):
+    """IMTL-L (Liu et al. 2021, "Towards Impartial Multi-task Learning", equation 7)."""
+
+
+@register("dwa")
+class DWA(Scalarization):
+    """Dynamic weight average (Liu et al. 2019, arXiv 1803.10704, equation 7).
+
+    Rolls the history of mean losses on at the end of each epoch.
+    """
 
     steps = 0  # of an epoch
 
@@ -82,18 +110,45 @@ class DynamicWeightAverage(Scalarization):
         self.scalarizer._previous_averages = [average.to(self.device) for average in averages]
 
 
+@register("stch")
+class STCH(Scalarization):
+    """Smooth Tchebycheff (Lin et al. 2024, arXiv 2402.19078, equation 5, with equal preferences)."""
+
+    mu: Annotated[float, Field(ge=0.01)] = 0.1
+    """How smooth the maximum is. Small values train on the task with the largest loss."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {"mu": self.mu}
+
+    def scale(self) -> float:
+        return len(self.weights)
+
+
+@register("geometric_mean")
 class GeometricMean(Scalarization):
-    """The geometric mean."""
+    """The geometric mean (Chennupati et al. 2019, arXiv 1904.08492, equation 2)."""
+
+    def scale(self) -> float:
+        return 1.0
 
     def combined(self, values: Tensor) -> Tensor:
         # A loss may be 0, as CoSENT's of a batch without pairs to compare, where the mean's gradient is not finite.
         return super().combined(values.clamp(min=1e-8))
 
 
-class FastAdaptive(Scalarization):
-    """FAMO. Before each step it computes the losses of the last step's rows again, to see how much that step helped."""
+@register("famo")
+class FAMO(UW):
+    """FAMO (Liu et al. 2023, arXiv 2306.03792, algorithm 1).
 
-    last: Update = ()
+    Before each step it computes the losses of the last step's rows again, to see how much that step helped.
+    """
+
+    def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
+        super().__init__(config, device)
+        self.last: Update = ()
+
+    def scale(self) -> float:
+        return 1.0
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         if self.last:
@@ -120,45 +175,3 @@ class FastAdaptive(Scalarization):
             settings = {"lr": self.scalarizer.lr, "weight_decay": self.scalarizer.weight_decay}
             self.scalarizer._optimizer = torch.optim.Adam([self.scalarizer._w], **settings)
             self.scalarizer._optimizer.load_state_dict(state["optimizer"])
-
-
-@dataclass(frozen=True)
-class Method:
-    """A scalarizer of torchjd."""
-
-    name: str  # of its class in torchjd
-    # maps the number of tasks to a factor: with equal losses, the first gradient is then the one of `average`, or half
-    # of it with `uncertainty`, whose formula halves every loss
-    scale: Callable[[int], float] = lambda tasks: 1.0
-    # maps the number of tasks and the configuration to arguments of the class
-    arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}
-    kind: type[Scalarization] = Scalarization  # the scheduler that uses it
-
-
-SCALARIZERS = {
-    # Kendall et al. 2018, arXiv 1705.07115, equation 7, for all kinds of tasks.
-    "uncertainty": Method("UW", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
-    # Liu et al. 2021, "Towards Impartial Multi-task Learning", equation 7.
-    "imtl_l": Method("IMTLL", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
-    # Liu et al. 2019, arXiv 1803.10704, equation 7.
-    "dwa": Method("DWA", scale=lambda tasks: 1 / tasks, kind=DynamicWeightAverage),
-    # Liu et al. 2023, arXiv 2306.03792, algorithm 1.
-    "famo": Method("FAMO", arguments=lambda tasks, config: {"shape": tasks}, kind=FastAdaptive),
-    # Lin et al. 2024, arXiv 2402.19078, equation 5, with equal preferences.
-    "stch": Method(
-        "STCH", scale=lambda tasks: tasks, arguments=lambda tasks, config: {"mu": config.scheduling.stch_mu}
-    ),
-    # Chennupati et al. 2019, arXiv 1904.08492, equation 2.
-    "geometric_mean": Method("GeometricMean", kind=GeometricMean),
-}
-
-
-def _build(name: str, config: ScheduledTraining, device: torch.device) -> Scalarization:
-    from torchjd import scalarization
-
-    method, tasks = SCALARIZERS[name], len(config.tasks)
-    scalarizer = getattr(scalarization, method.name)(**method.arguments(tasks, config))
-    return method.kind(config, scalarizer, method.scale(tasks), device)
-
-
-SCHEDULERS.update({name: partial(_build, name) for name in SCALARIZERS})

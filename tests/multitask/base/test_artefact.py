@@ -15,10 +15,10 @@ import pytest
 from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.base import runs as artefacts
-from multitask.base.keys import RunKey
+from multitask.base.keys import RunKey, changed_settings
 from multitask.base.runs import LOCKS, Artefact, last_run, refuse_file_of_run
 from multitask.cli.main import main
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings import FinetuneConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 
 
@@ -99,6 +99,15 @@ def test_an_objectives_default_may_be_given_or_left_out():
     assert digest("vicreg:ratio=none") == digest("vicreg")
     found = [digest(text) for text in ("infonce", "infonce:temperature=0.1", "mnrl", "vicreg", "vicreg:ratio=1.5")]
     assert len(set(found)) == 5
+
+
+def test_a_scheduler_without_parameters_is_its_name_in_the_key():
+    assert [changed_settings(FinetuneConfig(scheduler=text)) for text in ("average", "pcgrad", "cagrad:c=0.4")] == [
+        {},
+        {"scheduler": "pcgrad"},  # as in published runs
+        {"scheduler": {"name": "cagrad", "c": 0.4}},
+    ]
+    assert changed_settings(FinetuneConfig(scheduler="cagrad:c=0.5")) == {"scheduler": "cagrad"}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..\\x", "a b", "a*", "[a]", "line\n"])

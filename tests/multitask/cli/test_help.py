@@ -11,7 +11,8 @@ import pytest
 
 from multitask.cli.arguments import Command, Group
 from multitask.cli.main import every_command, main
-from multitask.objectives import OBJECTIVES, describe
+from multitask.objectives import OBJECTIVES
+from multitask.training.schedulers import SCHEDULERS
 from tests.conftest import ROOT
 
 COMMANDS: dict[str, Command] = {
@@ -95,7 +96,7 @@ def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: p
         return {flag if flag.startswith("--") else flag.lower() for flag in shown}
 
     assert in_page(whole) == {option.flag for option in options if COMMANDS[name].is_flag(option)}
-    assert len(in_page(whole)) < 44
+    assert len(in_page(whole)) < 46
     hidden = {option.name for option in options if not COMMANDS[name].is_flag(option)}
     assert set(re.findall(r"^  ([a-z_0-9]+)=", whole, re.MULTILINE)) == hidden
     assert in_page(short) <= in_page(whole)
@@ -132,13 +133,20 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default: )" not in page(capsys, "predict", "--help-all")
 
 
-@pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
-def test_objectives_are_named_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "option", "classes", "name"),
+    [
+        *((command, "objective", OBJECTIVES, "vicreg") for command in ("pretrain", "fuse", "probe")),
+        *((command, "scheduler", SCHEDULERS, "cagrad") for command in ("finetune", "fuse")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_objectives_and_schedulers_are_named_and_explained(command, option, classes, name, capsys) -> None:
     text = page(capsys, command, "--help-all")
-    assert "--objective NAME[:PARAMETER=VALUE,...]" in text
-    listed = page(capsys, command, "--help-objective", "all").splitlines()
-    assert [line.partition(": ")[0] for line in listed] == list(OBJECTIVES)
-    assert page(capsys, command, "--help-objective", "vicreg") == describe("vicreg") + "\n"
+    assert f"--{option} NAME[:PARAMETER=VALUE,...]" in text
+    listed = page(capsys, command, f"--help-{option}", "all").splitlines()
+    assert [line.partition(": ")[0] for line in listed] == list(classes)
+    assert page(capsys, command, f"--help-{option}", name) == classes.describe(name) + "\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

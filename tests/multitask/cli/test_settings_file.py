@@ -16,7 +16,7 @@ from multitask.cli.arguments import Option, build, options_of
 from multitask.cli.main import main
 from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
 from multitask.stages.registry import Stage, stages
-from multitask.training.settings import ObjectiveConfig
+from multitask.training.settings import ObjectiveConfig, SchedulerConfig
 from tests.multitask.cli.test_help import COMMANDS
 
 CPU = ("--device", "cpu", "--precision", "fp32")
@@ -39,6 +39,7 @@ def values_like(option: Option) -> st.SearchStrategy[Any]:
             float: st.one_of(st.floats(0.01, 0.5), st.floats(1e-9, 1e9)),
             str: TEXTS,
             ObjectiveConfig: st.sampled_from(OBJECTIVES),
+            SchedulerConfig: st.sampled_from([SchedulerConfig("dwa"), SchedulerConfig.of("cagrad", c=0.4)]),
             Path: TEXTS.map(lambda text: Path(f"{text}.npy")),
         }[option.kind]
     )

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from multitask.base.choices import bounds, choices, parameters
 from multitask.objectives import OBJECTIVES, Objective, build_objective
-from multitask.objectives.parameters import bounds, choices, parameters
 
 from .batches import (
     ALL_OBJECTIVES,

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.objectives import OBJECTIVES, Objective, build_objective, describe
+from multitask.objectives import OBJECTIVES, Objective, build_objective
 from multitask.objectives.base import Pairs, register
 from multitask.training.settings import ObjectiveConfig
 
@@ -52,11 +52,11 @@ def test_every_published_name_has_the_papers_defaults(text: str) -> None:
 
 
 def test_a_description_has_formula_source_and_parameters_also_of_base_classes() -> None:
-    text = describe("vicreg")
+    text = OBJECTIVES.describe("vicreg")
     assert text.startswith("vicreg\n\nVICReg in gradient form")
     assert "GradientForm (base class):\nV(u, v) + V(v, u)" in text
     assert "weight: a number at least 1e-06 or none (off); default none\n      Temperature τ" in text
-    assert all("Source: " in describe(name) for name in OBJECTIVES)
+    assert all("Source: " in OBJECTIVES.describe(name) for name in OBJECTIVES)
 
 
 def config_of(objective: Objective) -> ObjectiveConfig:

@@ -6,14 +6,16 @@ snapshot anew: `python -m tests.multitask.stages.test_defaults`.
 
 import inspect
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from multitask.base.choices import parameters
 from multitask.objectives import OBJECTIVES
 from multitask.stages.registry import Stage, stages
+from multitask.training.schedulers import SCHEDULERS
 
 SNAPSHOT = Path(__file__).with_name("defaults.json")
 NAMES = sorted(stages())
@@ -22,12 +24,12 @@ NAMES = sorted(stages())
 def of_stage(stage: Stage) -> dict[str, Any]:
     """The stage's version and defaults, as JSON types."""
     settings: dict[str, Any] = {"version": stage.version, "defaults": asdict(stage.config())}
-    if "objective" in str(settings["defaults"]):
-        # An objective's own defaults are not in the stage's configuration, but decide its result.
-        settings["objectives"] = {
-            name: {field.name: getattr(kind(), field.name) for field in fields(kind)}
-            for name, kind in sorted(OBJECTIVES.items())
-        }
+    for registry in (OBJECTIVES, SCHEDULERS):  # whose own defaults are not in the configuration, but decide its result
+        if registry.kind in str(settings["defaults"]):
+            settings[f"{registry.kind}s"] = {
+                name: {parameter: field.default for parameter, field in parameters(kind).items()}
+                for name, kind in sorted(registry.items())
+            }
     return json.loads(json.dumps(settings))
 
 
@@ -50,8 +52,8 @@ def test_no_default_changes_without_a_new_version(name):
     now = of_stage(stages()[name])
     then = json.loads(SNAPSHOT.read_text()).get(name, {})
     assert not changed(then, now), f"raise the version of {name}"
-    if "objectives" in then:  # an objective that the snapshot lacks is new: no older run has its defaults
-        now["objectives"] = {name: now["objectives"][name] for name in then["objectives"]}
+    for kind in {"objectives", "schedulers"} & then.keys():  # one that the snapshot lacks is new: no older run has it
+        now[kind] = {name: now[kind][name] for name in then[kind]}
     assert then == now, f"write the snapshot anew: {__doc__}"
 
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from multitask.base.choices import parameters
 from multitask.base.random_streams import generator
 from multitask.evaluation.gradient_probe import probe, probe_checkpoint
 from multitask.objectives import OBJECTIVES, build_objective, unit
-from multitask.objectives.parameters import parameters
 from multitask.service.explain import (
     contrast,
     dropout_views,

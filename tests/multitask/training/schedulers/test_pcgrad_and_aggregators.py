@@ -10,8 +10,8 @@ from torchjd import aggregation
 
 from minbert.errors import InputError
 from multitask.stages.settings import FinetuneConfig
-from multitask.training.schedulers import build_scheduler
-from multitask.training.schedulers.pcgrad_and_aggregators import METHODS
+from multitask.training.schedulers import SCHEDULERS, build_scheduler
+from multitask.training.schedulers.pcgrad_and_aggregators import Aggregation
 from multitask.training.schedulers.task_gradients import gramian_of
 from multitask.training.settings import SchedulerConfig
 
@@ -22,15 +22,15 @@ SUMS = {"pcgrad", "gradvac", "graddrop", "config", "nash_mtl", "fairgrad"}
 WEIGHTS = (1.0, 3.0, 0.5)
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=[name for name, kind in SCHEDULERS.items() if issubclass(kind, Aggregation)])
 def name(request) -> str:
     needs(request.param)
     return request.param
 
 
-def build(name: str, weights: tuple[float, ...] | None = None, **scheduling):
-    config = FinetuneConfig(TASKS, scheduler=name, task_weights=weights, scheduling=SchedulerConfig(**scheduling))
-    return build_scheduler(config, CPU)
+def build(name: str, weights: tuple[float, ...] | None = None, **parameters):
+    scheduler = SchedulerConfig.of(name, **parameters)
+    return build_scheduler(FinetuneConfig(TASKS, scheduler=scheduler, task_weights=weights), CPU)
 
 
 def conflicting() -> Toy:
@@ -81,7 +81,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_what_reaches_which_parameter(name, reduction):
-    toy, scheduler = conflicting(), build(name, WEIGHTS, reduction=reduction)
+    toy, scheduler = conflicting(), build(name, WEIGHTS, **({"reduction": reduction} if name in SUMS else {}))
     torch.manual_seed(1)
     losses = scheduler.backward(toy, UPDATE)
     share = 1.0 if name in SUMS and reduction == "sum" else 1 / 3
@@ -162,7 +162,7 @@ def test_cagrad_stays_near_the_average(c, gradients):
     """The constraint of arXiv 2110.14048: at most c of the average's norm away from it."""
     needs("cagrad")
     tasks = tuple(map(str, range(len(gradients))))
-    config = FinetuneConfig(tasks, scheduler="cagrad", scheduling=SchedulerConfig(cagrad_c=c))
+    config = FinetuneConfig(tasks, scheduler=SchedulerConfig.of("cagrad", c=c))
     average = gradients.mean(dim=0)
     distance = (build_scheduler(config, CPU)._aggregate(gradients.clone()) - average).norm()
     assert distance <= (c + 1e-4) * average.norm()

@@ -105,11 +105,11 @@ def test_single_is_one_whole_set(problem):
 # Sampling.
 
 
-def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) -> tuple[np.ndarray, np.ndarray]:
+def counts(name: str, epoch: int | None = None, epochs: int = 60, **parameters) -> tuple[np.ndarray, np.ndarray]:
     """How often each task is drawn, over many epochs or many seeds of one epoch, and its size."""
     sizes = {"sentiment": 100, "paraphrase": 900, "similarity": 400}
-    scheduling = SchedulerConfig(**scheduling)
-    config = FinetuneConfig(tuple(SIZES), scheduler=name, epochs=epochs, batch_size=10, scheduling=scheduling)
+    scheduler = SchedulerConfig.of(name, **parameters)
+    config = FinetuneConfig(tuple(SIZES), scheduler=scheduler, epochs=epochs, batch_size=10)
     draws = [(e, 0) for e in range(epochs)] if epoch is None else [(epoch, seed) for seed in range(60)]
     taken = [build_scheduler(replace(config, seed=seed), CPU).epoch_sizes(sizes, e) for e, seed in draws]
     assert all(sum(each.values()) == 300 for each in taken)  # three times the smallest set
@@ -119,9 +119,9 @@ def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) 
 @pytest.mark.parametrize(
     ("alpha", "arguments"),
     [
-        (1.0, {"name": "proportional", "sampling_alpha": 1.0}),
-        (0.5, {"name": "proportional", "sampling_alpha": 0.5}),
-        (0.0, {"name": "proportional", "sampling_alpha": 0.0}),
+        (1.0, {"name": "proportional", "alpha": 1.0}),
+        (0.5, {"name": "proportional", "alpha": 0.5}),
+        (0.0, {"name": "proportional", "alpha": 0.0}),
         (1.0, {"name": "annealed", "epoch": 0, "epochs": 9}),
         (1 - 0.8 * 3 / 8, {"name": "annealed", "epoch": 3, "epochs": 9}),
         (0.2, {"name": "annealed", "epoch": 8, "epochs": 9}),
@@ -159,9 +159,19 @@ def test_plans_are_functions_of_configuration_and_epoch(problem, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("pcgard", ", ".join(sorted(SCHEDULERS))), ("fusion", "run `multitask fuse`")]
+    ("text", "message"),
+    [
+        ("pcgard", f"expected one of: {', '.join(sorted(SCHEDULERS))}; did you mean pcgrad?"),
+        ("fusion", "run `multitask fuse`"),
+        ("cagrad:d=1", 'cagrad has no parameter "d"; it takes c: a number at least 0'),
+        ("proportional:alhpa=1", "it takes alpha: a number at least 0; did you mean alpha?"),
+        ("annealed:alpha=1", 'annealed has no parameter "alpha"; it takes none'),
+        ("stch:mu=0", "stch: mu is 0; expected a number at least 0.01"),
+        ("pcgrad:reduction=max", 'pcgrad: reduction is "max"; expected "sum" or "mean"'),
+    ],
 )
-def test_an_unknown_name_is_refused(name, told):
+def test_what_no_scheduler_has_is_refused_in_one_line(text, message):
     with pytest.raises(InputError) as caught:
-        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler=name), CPU)
-    assert told in str(caught.value)
+        FinetuneConfig(tuple(SIZES), scheduler=text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

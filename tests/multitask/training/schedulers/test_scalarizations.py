@@ -9,7 +9,6 @@ import torch
 
 from multitask.stages.settings import FinetuneConfig
 from multitask.training.schedulers import build_scheduler, scalarizations
-from multitask.training.schedulers.scalarizations import SCALARIZERS
 from multitask.training.settings import SchedulerConfig
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy
@@ -31,8 +30,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def build(name: str, device: str = "cpu"):
-    scheduling = SchedulerConfig(stch_mu=0.2)
-    config = FinetuneConfig(TASKS, scheduler=name, task_weights=tuple(FACTORS), scheduling=scheduling)
+    scheduler = SchedulerConfig.of(name, **({"mu": 0.2} if name == "stch" else {}))
+    config = FinetuneConfig(TASKS, scheduler=scheduler, task_weights=tuple(FACTORS))
     return build_scheduler(config, torch.device(device)).double()
 
 
@@ -45,7 +44,7 @@ def weights(losses) -> np.ndarray:
     return np.array([losses.watched[f"weight {task}"].item() for task in TASKS])
 
 
-@pytest.mark.parametrize("name", SCALARIZERS)
+@pytest.mark.parametrize("name", FORMULAS)
 def test_gradients_have_their_closed_form(name):
     toy, scheduler = Toy(), build(name)
     if name in ("uncertainty", "imtl_l"):
