@@ -12,7 +12,7 @@ sentences, for each peer alone. Ours fills batches by tokens.
 All take turns, so that a busy machine slows them alike; the first round does not count. Cosines compare each embedding
 with that of the reference, sentence-transformers with torch in fp32. Utilisation is the floating-point work of real
 tokens (2 for each parameter outside the embeddings) over what the machine reaches in large bf16 matrix products.
-Latency is the time for one sentence of 8 tokens.
+Latency is the time for one sentence of 8 tokens. `predict` is that of a model with a head for sentiment.
 """
 
 import argparse
@@ -31,10 +31,13 @@ from transformers.utils import logging
 from benchmarks.measure import alternate, machine, matrix_rate, print_table
 from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
-from multitask import SentenceEncoder
+from minbert.tokenizer import load_tokenizer
+from multitask import MultitaskModel, SentenceEncoder
+from multitask.base.options import Precision
 from multitask.base.runs import locate_model
 from multitask.evaluation.embeddings import cosines
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.models.settings import HeadsConfig
+from multitask.tasks.declarations import COURSE, MAIN_TASKS, chosen_tasks, task_named
 from multitask.tasks.sources import training_sentences
 
 REFERENCE = "torch-fp32"
@@ -68,6 +71,16 @@ def tuned(peer: SentenceTransformer, sentences: Sequence[str], batch_sizes: Sequ
 def work_per_token(model: str) -> int:
     """Floating-point operations for each real token: 2 for each parameter in the layers."""
     return 2 * sum(parameter.numel() for parameter in BertModel.from_pretrained(model).layers.parameters())
+
+
+def with_head(name: str, precision: Precision) -> MultitaskModel:
+    """The model with a new head for sentiment, loaded as users load models."""
+    folder = str(locate_model(name))
+    tasks = {"sentiment": task_named(COURSE, "sentiment")}
+    whole = MultitaskModel(BertModel.from_pretrained(folder), load_tokenizer(folder), tasks, "mean", HeadsConfig())
+    with tempfile.TemporaryDirectory() as temporary:
+        whole.save(Path(temporary) / "model")
+        return MultitaskModel.load(Path(temporary) / "model", "cpu", precision)
 
 
 def main() -> None:
@@ -128,6 +141,9 @@ def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str
     columns = ["sentences/s", "lowest to highest", "utilisation", "smallest cosine", "mean cosine"]
     print_table(["", "batch", *columns], rows)
     one_sentence = {name: lambda _, encode=encode: encode([SHORT]) for name, encode in sides.items()}
+    for precision in options.ours:
+        model = with_head(options.model, precision)
+        one_sentence[f"ours-{precision}, predict"] = lambda _, model=model: model.predict("sentiment", [SHORT])
     latencies = alternate(one_sentence, CALLS * options.rounds)
     print()
     print_table(

@@ -66,7 +66,7 @@ class PackedBatch:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         total = int(offsets[-1])
         positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-        if unpadded:
+        if unpadded or len(lengths) == 1:
             slots, fillers, blocks = None, None, _equal_length_blocks(lengths)
         else:
             starts, blocks = _similar_length_blocks(lengths)
@@ -174,9 +174,13 @@ def fill_grids(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
     Padding is filled with some token too, which is cheaper than zeros. Attention must mask it; it gets no gradient.
     Slots must be distinct.
     """
+    if not torch.is_grad_enabled():  # a function with a gradient of its own costs 0.1 ms
+        return tokens.index_select(0, fillers)
     return _Fill.apply(tokens, slots, fillers)  # type: ignore[no-untyped-call]
 
 
 def collect(source: Tensor, places: Tensor) -> Tensor:
     """`out[i] = source[places[i]]`. Places must be distinct, so the gradient needs no accumulation."""
+    if not torch.is_grad_enabled():
+        return source.index_select(0, places)
     return _Collect.apply(source, places)  # type: ignore[no-untyped-call]
