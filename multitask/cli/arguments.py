@@ -135,7 +135,7 @@ class Command:
     """Carries the command out, given the options; may return the exit code. A function, or `module:function`, which is
     imported when the options have been read."""
     section: str = USE  # heading in the list of all commands
-    common: tuple[str, ...] = ()  # names of the options that `--help` shows; empty: all of them
+    common: tuple[str, ...] = ()  # names of the options that `--help` shows, in its order; empty: all of them
     extra: str = ""  # the optional packages that it needs
     stage: Stage | None = None  # the stage that it runs; `--config` takes its runs
 
@@ -155,8 +155,9 @@ class Command:
         return (self.options.__doc__ or "").strip()
 
     def declared(self) -> list[Option]:
-        """All its options, in order."""
-        return list(options_of(self.options))
+        """All its options: those that are given without a flag, the common ones as `common` orders them, the others."""
+        order = {name: number for number, name in enumerate(self.common)}
+        return sorted(options_of(self.options), key=lambda o: -1 if o.positional else order.get(o.name, len(order)))
 
     def is_flag(self, option: Option) -> bool:
         """Whether an option has a flag; the others are set with `--set` or in a settings file."""

@@ -340,17 +340,21 @@ def _command(name: str, options: type, *common: str, extra: str = "", section: s
     return Command(name, options, f"multitask.cli.{name}:{name}", section, common, extra)
 
 
-_TASKS = ("model", "data", "tasks_file", "device")
-_TEXTS = ("model", "column", "separator", "encoding", "sheet", "pooling", "device")
-_TUNING = ("space", "budget", "trials", "held_out", "seeds", "seed", "start", "data", "tasks_file", "runs", "device")
+_FILES = ("pooling", "separator", "encoding", "sheet", "device")
 COMMANDS: tuple[Command | Group, ...] = (
     _command(
-        "evaluate", Evaluate, *_TASKS, "suite", "split", "input", "task", "details", "best_on", "pooling", "output"
+        *("evaluate", Evaluate, "model", "data", "tasks_file", "task", "split", "input", "suite", "details", "output"),
+        *("best_on", "pooling", "device"),
     ),
-    _command("tune", Tune, *_TUNING, extra="tune", section=TRAIN),
+    _command(
+        *("tune", Tune, "space", "start", "data", "tasks_file", "budget", "trials", "held_out", "seeds", "seed"),
+        *("runs", "device"),
+        extra="tune",
+        section=TRAIN,
+    ),
     _command("predict", Predict),
-    _command("embed", Embed, *_TEXTS, "text", "output", "dimensions", "normalize", "dtype"),
-    _command("search", Search, *_TEXTS, "index", "queries", "top", "output"),
+    _command("embed", Embed, "text", "output", "model", "column", "dimensions", "normalize", "dtype", *_FILES),
+    _command("search", Search, "index", "queries", "model", "column", "top", "output", *_FILES),
     _command(
         *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
         *("relative_margin", "negatives", "sampling"),

@@ -100,8 +100,8 @@ class ShowArtefact(_Runs):
 
 
 COMMON = (
-    *("tasks_file", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
-    *("start", "seeds", "runs", "device"),
+    *("tasks_file", "start", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
+    *("seeds", "runs", "device"),
 )
 COMMANDS = (
     Command("run", RunTables, "multitask.cli.experiments:run_tables", common=(*COMMON, "engine", "workers", "report")),

@@ -31,11 +31,13 @@ def stage_command(stage: Stage) -> Command:
     def declare(name: str, kind: Any, default: Any, text: str) -> None:
         kinds[name], defaults[name] = kind, field(default=default, metadata={"help": text})
 
-    for model in [model for model in stage.inputs if model.several]:  # required fields come first
-        declare(model.option, tuple[str, ...], MISSING, model.help)
-    for model in [model for model in stage.inputs if not model.several]:
-        declare(model.option, str | None if model.default is None else str, model.default, model.help)
-        declare(model.revision, str | None, None, REVISION)
+    inputs = sorted(stage.inputs, key=lambda model: not model.several)  # required fields come first
+    for model in inputs:
+        if model.several:
+            declare(model.option, tuple[str, ...], MISSING, model.help)
+        else:
+            declare(model.option, str | None if model.default is None else str, model.default, model.help)
+            declare(model.revision, str | None, None, REVISION)
     if stage.inputs:
         declare("data", Path, Path("data/sample"), DATA)
         declare("tasks_file", Path | None, None, TASKS_FILE)
@@ -44,7 +46,7 @@ def stage_command(stage: Stage) -> Command:
     kinds |= {"config": stage.config, "options": RunOptions}
     defaults |= {"config": field(default_factory=stage.config), "options": field(default_factory=RunOptions)}
     about = {"__doc__": stage.help, "stage": stage, "__annotations__": kinds}
-    always = [model.option for model in stage.inputs if model.several or model.default is not None] or ["model"]
+    always = [model.option for model in inputs if model.several or model.default is not None] or ["model"]
     return Command(
         stage.name,
         settings(type(stage.name, () if stage.inputs else (Data,), {**about, **defaults})),

@@ -122,6 +122,23 @@ def test_a_flag_means_one_thing() -> None:
     assert {flag for flag, texts in meanings.items() if len(texts) > 1} == EXPLAINED_BY_EACH
 
 
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("finetune", "start data tasks-file tasks epochs epoch-size batch-size learning-rate head-learning-rate"),
+        ("fuse", "start data tasks-file tasks epochs epoch-size batch-size learning-rate head-learning-rate"),
+        ("distil", "teacher start data tasks-file tasks epochs epoch-size learning-rate"),
+        ("pretrain", "start data tasks-file sources objective epochs batch-size learning-rate"),
+        ("mlm", "start data tasks-file sources from-scratch epochs batch-size learning-rate"),
+        ("evaluate", "model data tasks-file task"),
+        ("ensemble", "model data tasks-file method"),
+    ],
+)
+def test_help_begins_with_what_people_set(name: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = re.findall(r"^  --([a-z0-9-]+)", page(capsys, name, "--help"), re.MULTILINE)
+    assert " ".join(flags).startswith(f"{first} ")
+
+
 def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(page(capsys, "fuse", "--help-all").split())
     assert "(default: all-minilm-l6-v2)" in text
