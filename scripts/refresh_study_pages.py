@@ -23,8 +23,8 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
+from multitask.data.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
-from multitask.evaluation.text_tables import markdown_text
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
 from multitask.experiments.record import Record
 from multitask.experiments.report import Section, as_intervals

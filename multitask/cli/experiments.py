@@ -15,7 +15,8 @@ from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import DONE, Artefact, last_run, without_folders
 from multitask.cli.experiments_commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
-from multitask.data.messages import aligned, plain
+from multitask.data.markup import aligned
+from multitask.data.messages import plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
 from multitask.experiments.engines import Ray, local_engine

@@ -14,7 +14,7 @@ from multitask.cli.arguments import Option, build, named_as_given
 from multitask.cli.commands import Tune
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
-from multitask.evaluation.text_tables import markdown_table, markdown_text
+from multitask.data.markup import markdown_table, markdown_text, rows_of
 from multitask.stages.tune import Choices, Chosen, Range, Space, each_value
 from multitask.tasks.declarations import chosen_tasks
 
@@ -56,7 +56,9 @@ def tune(options: Tune) -> None:
         write_text(folder / "trials.csv", table.to_csv(index=False))
         runs = search.train(best, options.seeds)
         parts = [table, stage.importances(study), stage.saved(study), stage.dev_scores(runs)]
-        report = "\n".join([*(markdown_table(part.map(shown)) for part in parts if len(part)), *stage.ties(study)])
+        report = "\n".join(
+            [*(markdown_table(rows_of(part.map(shown))) for part in parts if len(part)), *stage.ties(study)]
+        )
         write_text(folder / "report.md", report)
     print(report, folder / "report.md", file, runs[options.seed].folder, sep="\n")
 

@@ -1,9 +1,9 @@
-"""How readers report a bad row (one line that names file, row and what was expected), and tables for a terminal."""
+"""How readers report a bad row (one line that names file, row and what was expected), and how they show names."""
 
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -60,21 +60,6 @@ def checked(path: Path, read: Callable[[Path], T]) -> T:
         return read(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right.
-
-    Names from outside may have control characters, which a terminal would obey: they become spaces.
-    """
-    rows = [[plain(cell, most=len(cell)) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def damaged(path: Path, error: Exception) -> InputError:

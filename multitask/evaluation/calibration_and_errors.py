@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minbert.files import atomic_file, write_json
 from multitask.base.random_streams import generator
 from multitask.data.examples import Examples
-from multitask.data.messages import aligned
+from multitask.data.markup import aligned
 from multitask.data.write_tables import table_writer, without_formula
 from multitask.evaluation.statistics import Uncertain
 from multitask.models.estimates import written

@@ -5,13 +5,11 @@ from itertools import chain
 from math import isfinite
 from pathlib import Path
 
-import pandas
-
 from minbert.files import write_json, write_text
-from multitask.data.messages import aligned
+from multitask.data.markup import Rows, aligned, latex, latex_table, markdown_table, markdown_text
 from multitask.evaluation.suite_sets import PUBLISHED
 from multitask.evaluation.suites import SUITES, SuiteResult
-from multitask.evaluation.text_tables import SEEN, latex, markdown_table, markdown_text
+from multitask.evaluation.text_tables import SEEN
 from multitask.evaluation.training_overlap import Scores, ScoresWithOverlap, any_seen, overlap_rows
 
 NONE, PARTIAL = "–", "‡"
@@ -43,8 +41,8 @@ def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     return [path, path.with_suffix(".md"), path.with_suffix(".tex")]
 
 
-def _markdown(rows: list[list[str]]) -> str:
-    return markdown_table(pandas.DataFrame(rows[1:], columns=rows[0]).map(markdown_text)).rstrip()
+def _markdown(rows: Rows) -> str:
+    return markdown_table([[*map(markdown_text, row)] for row in rows]).rstrip()
 
 
 def _heading(result: SuiteResult) -> str:
@@ -124,13 +122,9 @@ def _flat(scores: Scores) -> Iterator[tuple[str, float | None]]:
 
 
 def _latex_table(result: SuiteResult) -> str:
-    header, *rows = [[latex(cell) for cell in row] for row in _main_table(result)]
     comments = [
         rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
         *(f"% {row['label']}: {row['source']}" for row in PUBLISHED.get(result.suite, ())),
         *(f"% {latex(note)}" for note in _notes(result)),
     ]
-    frame = pandas.DataFrame(rows, columns=header)
-    return "\n".join(
-        [*comments, frame.to_latex(index=False, escape=False, column_format="l" + "r" * (len(header) - 1))]
-    )
+    return "\n".join([*comments, latex_table([[*map(latex, row)] for row in _main_table(result)])])

@@ -19,8 +19,9 @@ from markupsafe import Markup
 
 from minbert.errors import InputError
 from minbert.files import write_text
+from multitask.data.markup import markdown_code, markdown_table, markdown_text, rows_of
 from multitask.evaluation.statistics import SAMPLES
-from multitask.evaluation.text_tables import SEEN, capitalized, markdown_code, markdown_table, markdown_text
+from multitask.evaluation.text_tables import SEEN, capitalized
 from multitask.experiments.figures import (
     Interval,
     Picture,
@@ -34,7 +35,7 @@ from multitask.experiments.figures import (
 from multitask.experiments.results import STEPS, TableScores, curves_as_data, save_curves, scores_as_data
 from multitask.experiments.table_results import PresetResults, RunResult, TableResults
 from multitask.experiments.tables import OVERALL
-from multitask.experiments.text import difference, difference_table, latex_table, score, score_table, signed
+from multitask.experiments.text import difference, difference_table, latex_float, score, score_table, signed
 from multitask.models.estimates import written
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import Labelled
@@ -176,7 +177,7 @@ def section_markdown(section: Section, folder: str) -> str:
     for path, picture in section_pictures(section, folder).items():
         parts += [f"![{markdown_text(picture.title)}]({path})", markdown_text(picture.caption)]
     if section.table is not None:
-        parts.append(markdown_table(section.table.map(markdown_text), len(section.table.columns)))
+        parts.append(markdown_table(rows_of(section.table.map(markdown_text)), len(section.table.columns)))
     return "\n\n".join(filter(None, parts))
 
 
@@ -315,7 +316,7 @@ def report_of(
     tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
     for found in results.tables:
         if found.table.kind == "table" and found.table.key in scores:
-            text = latex_table(scores[found.table.key], results.record.subject)
+            text = latex_float(scores[found.table.key], results.record.subject)
             write_text(output / "tables" / f"{found.table.name}.tex", text)
     for table in tables:
         drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
@@ -375,33 +376,22 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
 
 def _overlaps(found: TableResults) -> str:
     """How many of the scored examples the rows were trained on."""
-    lines = [
-        {
-            "Row": markdown_text(found.table.label(row)),
-            "Task": markdown_text(capitalized(task)),
-            "Trained on": f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})",
-            "Score": score(of.score),
-            "On the other examples": score(of.clean),
-        }
-        for (row, task), of in found.overlaps.iterrows()
-    ]
-    return markdown_table(pandas.DataFrame(lines), 2) if lines else ""
+    lines = [["Row", "Task", "Trained on", "Score", "On the other examples"]]
+    for (row, task), of in found.overlaps.iterrows():
+        count = f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})"
+        names = (found.table.label(row), capitalized(task))
+        lines.append([*map(markdown_text, names), count, score(of.score), score(of.clean)])
+    return markdown_table(lines, 2) if len(lines) > 1 else ""
 
 
 def _orderings(found: TableResults) -> str:
     """Every pair of rows with different published scores."""
-    lines = [
-        {
-            "Better as published": markdown_text(found.table.label(better)),
-            "Worse": markdown_text(found.table.label(worse)),
-            "Column": markdown_text(capitalized(column)),
-            "Published": signed(of.published),
-            "Ours": difference(of),
-            "Same order": "✓" if of.agrees else "✗",
-        }
-        for (column, better, worse), of in found.orderings.iterrows()
-    ]
-    return markdown_table(pandas.DataFrame(lines), 3) if lines else ""
+    lines = [["Better as published", "Worse", "Column", "Published", "Ours", "Same order"]]
+    for (column, better, worse), of in found.orderings.iterrows():
+        names = (found.table.label(better), found.table.label(worse), capitalized(column))
+        shown = (signed(of.published), difference(of), "✓" if of.agrees else "✗")
+        lines.append([*map(markdown_text, names), *shown])
+    return markdown_table(lines, 3) if len(lines) > 1 else ""
 
 
 def warnings_of(results: PresetResults) -> list[str]:

@@ -1,14 +1,16 @@
-"""A table of results as text: one frame of cells, which Markdown and LaTeX write in their ways."""
+"""A table of results as text: rows of cells, which Markdown and LaTeX write in their ways."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas
 
-from multitask.evaluation.text_tables import MINUS, SEEN, latex, markdown_table, markdown_text
+from multitask.data.markup import MINUS, latex, latex_table, markdown_table, markdown_text
+from multitask.evaluation.text_tables import SEEN
 from multitask.experiments.results import STEPS, Column, TableScores
 from multitask.tasks.scores import LOWER_IS_BETTER
 
@@ -70,47 +72,45 @@ def best(table: TableScores, place: int) -> float:
 
 @dataclass(frozen=True)
 class Writer:
-    """How a language writes names, numbers, the best mean, a significant difference, and a mean with its interval."""
+    """How a language writes names, numbers, the best mean, notes, a significant difference, a mean with interval."""
 
     text: Callable[[str], str]
     number: Callable[[str], str]
     bold: str
+    italic: str
     star: str
     cell: str
 
 
-MARKDOWN = Writer(markdown_text, str, "**{}**", SIGNIFICANT, "{} {}")
-LATEX = Writer(latex, latex, r"\textbf{{{}}}", r"\rlap{$^{\ast}$}", r"\shortstack[r]{{{}\\{{\scriptsize {}}}}}")
+MARKDOWN = Writer(markdown_text, str, "**{}**", "*{}*", SIGNIFICANT, "{} {}")
+LATEX = Writer(
+    latex, latex, r"\textbf{{{}}}", r"\emph{{{}}}", r"\rlap{$^{\ast}$}", r"\shortstack[r]{{{}\\{{\scriptsize {}}}}}"
+)
 
 
-def score_frame(table: TableScores, places: Sequence[int], write: Writer) -> pandas.DataFrame:
+def score_rows(table: TableScores, places: Sequence[int], write: Writer) -> list[list[str]]:
     """Means ± deviations with intervals, the best in bold, published scores, and what is known of whole columns."""
-    about, rows = table.description, table.rows
+    about, rows, nothing = table.description, table.rows, [""] * len(FOOTER)
     labels = [f"{write.text(label)}{' (reference)' * (row == about.reference)}" for row, label in rows.label.items()]
-    columns = {"Row": [*labels, *FOOTER]}
+    columns = [["Row", *labels, *map(write.italic.format, FOOTER)]]
     if rows.start.nunique() > 1:
-        columns["Start"] = [*map(write.text, rows.start), *[""] * len(FOOTER)]
+        columns.append(["Start", *map(write.text, rows.start), *nothing])
     for place in places:
         cells, column, top = table.column(place), about.columns[place], best(table, place)
         if column.metric == STEPS:
             shown = ["–" if np.isnan(steps) else f"{steps:,.0f}" for steps in cells["mean"]]
         else:
             shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
-        columns[write.text(column.heading)] = [*shown, *(write.number(of(column)) for of in FOOTER.values())]
+        columns.append([write.text(column.heading), *shown, *(write.number(of(column)) for of in FOOTER.values())])
         if has_published(table) and not cells.low.isna().all():
-            columns[f"{column.heading}, published"] = [
-                *(write.number(score(s)) for s in cells.published),
-                *[""] * len(FOOTER),
-            ]
-    frame = pandas.DataFrame(columns)
-    empty = (frame.iloc[len(rows) :, 1:] == "").all(axis=1)
-    frame = frame.drop(index=empty[empty].index)
-    return frame.rename(columns=lambda name: "Published" if name.endswith(", published") else name)
+            columns.append(["Published", *(write.number(score(value)) for value in cells.published), *nothing])
+    lines = [[*line] for line in zip(*columns, strict=True)]
+    return [line for number, line in enumerate(lines) if number <= len(rows) or any(line[1:])]
 
 
 def score_table(table: TableScores, places: Sequence[int]) -> str:
     """Some columns of a table in Markdown."""
-    return markdown_table(score_frame(table, places, MARKDOWN))
+    return markdown_table(score_rows(table, places, MARKDOWN))
 
 
 def _cell(cell: Cell, top: bool, write: Writer) -> str:
@@ -127,9 +127,9 @@ def _agreement(column: Column) -> str:
 
 
 FOOTER: dict[str, Callable[[Column], str]] = {
-    "*Most frequent label*": lambda column: score(column.majority) if column.majority is not None else "",
-    "*Pairs in published order*": _agreement,
-    "*Significant from*": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
+    "Most frequent label": lambda column: score(column.majority) if column.majority is not None else "",
+    "Pairs in published order": _agreement,
+    "Significant from": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
 }
 """What is known of whole columns, with its names."""
 
@@ -141,24 +141,21 @@ def has_published(table: TableScores) -> bool:
 
 def difference_table(table: TableScores) -> str:
     """Each tested row less the reference row; empty without tests, or in files that lack the intervals."""
-    tested = table.cells[table.cells.difference_low.notna()].drop(columns=["low", "high"])
-    if not len(tested):
-        return ""
-    shown = tested.rename(columns={"difference_low": "low", "difference_high": "high"}).apply(difference, axis=1)
-    frame = shown.unstack("place").reindex(index=dict.fromkeys(shown.index.get_level_values("row"))).fillna("–")
-    frame.columns = [table.description.columns[place].heading for place in frame.columns]
-    frame.insert(0, "Row", [markdown_text(table.rows.label[row]) for row in frame.index])
-    return markdown_table(frame)
+    ends = {"difference_low": "low", "difference_high": "high"}
+    tested = table.cells[table.cells.difference_low.notna()].drop(columns=[*ends.values()]).rename(columns=ends)
+    rows, places = (tested.index.unique(level) for level in ("row", "place"))
+    lines = [["Row", *(table.description.columns[place].heading for place in sorted(places))]]
+    for row in rows:
+        shown = [difference(tested.loc[row, p]) if (row, p) in tested.index else "–" for p in sorted(places)]
+        lines.append([markdown_text(table.rows.label[row]), *shown])
+    return markdown_table(lines) if len(rows) else ""
 
 
-def latex_table(table: TableScores, subject: str) -> str:
-    """The table for LaTeX with booktabs: intervals below their scores; columns of groups instead of their tasks."""
+def latex_float(table: TableScores, subject: str) -> str:
+    """The table for LaTeX: intervals below their scores; columns of groups instead of their tasks."""
     about = table.description
     places = [place for place in table.pictured if not table.column(place).low.isna().all()]
-    frame = score_frame(table, places, LATEX)
-    frame["Row"] = frame["Row"].str.replace(r"^\*(.*)\*$", r"\\emph{\1}", regex=True)
-    header, *rows = [" & ".join(line) + r" \\" for line in (frame.columns, *frame.to_numpy())]
-    body = "\n".join(f"    {line}" for line in (r"\toprule", header, r"\midrule", *rows, r"\bottomrule"))
+    body = indent(latex_table(score_rows(table, places, LATEX)), "  ")
     against = ""
     if about.reference in table.rows.index:
         against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''"
@@ -168,5 +165,5 @@ def latex_table(table: TableScores, subject: str) -> str:
         f"% Needs \\usepackage{{booktabs}}. Written by `multitask experiments run`; {about.name}.\n"
         "\\begin{table}\n  \\centering\n  \\footnotesize\n  \\setlength{\\tabcolsep}{3pt}\n"
         f"  \\caption{{{caption}}}\n  \\label{{tab:{about.name}}}\n"
-        f"  \\begin{{tabular}}{{l{'r' * (len(frame.columns) - 1)}}}\n{body}\n  \\end{{tabular}}\n\\end{{table}}\n"
+        f"{body}\\end{{table}}\n"
     )

@@ -19,7 +19,8 @@ from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, Unread
 from multitask.data.invisible import spelled
-from multitask.data.messages import aligned, listed, plain, quote
+from multitask.data.markup import aligned
+from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import Source
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression

@@ -19,7 +19,7 @@ from minbert.files import read_json, write_json
 from multitask.base.device import start
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.data.messages import aligned
+from multitask.data.markup import aligned
 from multitask.data.texts import Template, in_words
 from multitask.evaluation.task_scores import MultitaskScores, score
 from multitask.models.estimates import estimate, load_split

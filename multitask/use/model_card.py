@@ -14,8 +14,8 @@ from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
 from minbert.files import nan_for_null, read_json, sha256_of_file
 from multitask.base.runs import Artefact, is_run, locate_model, without_folders
 from multitask.data.contamination import TrainedOn
+from multitask.data.markup import markdown_code, markdown_text
 from multitask.evaluation.embeddings import MEASURES
-from multitask.evaluation.text_tables import markdown_code, markdown_text
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.scores import score_text
 from multitask.use.predict import run_of

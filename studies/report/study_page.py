@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pandas
 
 from multitask.cli import experiments
-from multitask.evaluation.text_tables import capitalized, markdown_table, markdown_text
+from multitask.data.markup import markdown_table, markdown_text, rows_of
+from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.report import report_of, section_markdown, section_pictures, warnings_of, write_pages
 from multitask.experiments.table_results import PresetResults
 from studies.engine.commands import RunPresets
@@ -66,7 +67,7 @@ def write_study(results: PresetResults, output: Path) -> bool:
     shown = {
         "record": results.record,
         "warnings": warnings_of(results),
-        "counts": markdown_table(counts.astype(str).rename_axis("Claims of").reset_index()),
+        "counts": markdown_table(rows_of(counts.astype(str).rename_axis("Claims of").reset_index())),
         "papers": [(papers[key], _claims(of)) for key, of in judged.groupby("paper", sort=False)],
         "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
     }
@@ -84,4 +85,4 @@ def _claims(judged: pandas.DataFrame) -> str:
         "Criterion": judged.criterion.map(markdown_text),
         "Found": judged.evidence.map(markdown_text),
     }
-    return markdown_table(pandas.DataFrame(columns), 4)
+    return markdown_table(rows_of(pandas.DataFrame(columns)), 4)

@@ -17,7 +17,7 @@ from scipy import stats
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Artefact
-from multitask.evaluation.text_tables import markdown_text
+from multitask.data.markup import markdown_text
 from multitask.experiments.record import Record
 from multitask.experiments.results import Results, TableScores, curves_as_data, save_curves, scores_as_data
 from multitask.experiments.table_results import PresetResults

@@ -33,7 +33,7 @@ def suite_result(suite="sts", tasks=None, missing=None, unknown=()) -> SuiteResu
 
 def cells(text: str, label: str) -> list[str]:
     """The cells of the row of a Markdown or LaTeX table that begins with a label."""
-    line = next(line for line in text.splitlines() if re.match(rf"(\| )?{re.escape(label)} [|&]", line))
+    line = next(line for line in text.splitlines() if re.match(rf"(\| |  )?{re.escape(label)} [|&]", line))
     return [cell.strip() for cell in re.split(r"[|&]", line.strip("| \\"))][1:]
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from multitask.data.messages import aligned
+from multitask.data.markup import aligned
 from multitask.evaluation.statistics import Answers
 from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
 

@@ -19,7 +19,7 @@ from pyarrow import parquet
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Artefact
-from multitask.evaluation import text_tables as markup
+from multitask.evaluation import text_tables
 from multitask.experiments import Results, report
 from multitask.experiments.record import Record, RecordedRun
 from multitask.experiments.results import scores_as_data
@@ -321,7 +321,9 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
         overlap = {"sentiment": {"rows": SUITE_EXAMPLES, "rows_seen": seed, "clean": 0.25}}
         change(store, seed, overlap=overlap)
     found, shown = first_table(store)
-    assert [markup.SEEN in cell for cell in shown["Good"]] == [place in (0, 2) for place in range(8)]  # and the mean
+    assert [text_tables.SEEN in cell for cell in shown["Good"]] == [
+        place in (0, 2) for place in range(8)
+    ]  # and the mean
     (overlaps,) = tables_in(report._overlaps(found))
     assert overlaps["Good"][:2] == ["Sentiment", "0.5 of 30 (1.7%)"]
     assert overlaps["Good"][3] == "0.250"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.evaluation import text_tables as markup
+from multitask.data import markup
 
 
 @given(st.text())
