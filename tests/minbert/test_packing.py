@@ -62,8 +62,14 @@ def test_packed_equals_padded_in_values_and_gradients(training, unpadded, length
         assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
 
 
+def test_one_sentence_is_in_its_grid_already():
+    batch = PackedBatch.from_sequences(sentences_of([7]))
+    assert batch.slots is None
+    assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(1, 7, None)]
+
+
 @settings(deadline=None)
-@given(lengths=st.lists(st.integers(1, 512), min_size=1, max_size=60))
+@given(lengths=st.lists(st.integers(1, 512), min_size=2, max_size=60))
 @example(lengths=[1, 1])
 @example(lengths=[512] * 3)
 def test_plan(lengths):
