@@ -1,6 +1,5 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
-import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,13 +27,7 @@ from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.settings import Pooling
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
-from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Trainable
-
-logger = logging.getLogger("multitask")
-
-USUAL_RATES = {"learning_rate": 1e-3, "head_learning_rate": 1e-2}
-"""The largest ones that are usual for encoders and for heads."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +126,6 @@ def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch
     """
     if rank := distributed.rank():  # all ranks begin with the same weights, but each draws its own dropout
         seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
-    _warn_of_high_rates(config.optimizer)
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
@@ -149,12 +141,3 @@ def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch
         (begin.trained_on | trained_on(problem, run.artefact.history()[-1]["step"])).keep(run.folder)
 
     distributed.from_first(keep)
-
-
-def _warn_of_high_rates(config: OptimizerConfig) -> None:
-    """Warn of rates at which AdamW does not learn but destroys what the start weights know."""
-    for name, usual in USUAL_RATES.items():
-        if (rate := getattr(config, name)) is not None and rate >= 10 * usual:
-            logger.warning(
-                f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
-            )

@@ -1,5 +1,6 @@
 """The optimizer: AdamW, its learning rates, the clipping of the gradient and the average of the weights."""
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,15 @@ from torch.nn.utils import clip_grads_with_norm_
 from multitask.base.device import widest_dtype
 from multitask.training.settings import OptimizerConfig
 
+USUAL_RATES = {"learning_rate": 1e-3, "head_learning_rate": 1e-2}
+"""The largest ones that are usual for encoders and for heads."""
+
 
 class Optimizer:
     """AdamW with a learning-rate schedule, gradient clipping and, if the configuration asks for it, averaged weights.
 
-    It trains the module's parameters that require a gradient. The schedule ends after `total_steps`.
+    It trains the module's parameters that require a gradient. The schedule ends after `total_steps`. It warns of rates
+    at which AdamW does not learn but destroys what the start weights know.
 
     The average is Σ_t d^(T−t) w_t / Σ_t d^(T−t), where d is `ema_decay` and w_t are the weights after step t = 1..T.
     The start weights do not count. The sums are in float64: a step adds so little that much of it would be lost in
@@ -27,6 +32,11 @@ class Optimizer:
     """
 
     def __init__(self, module: nn.Module, config: OptimizerConfig, total_steps: int) -> None:
+        for name, usual in USUAL_RATES.items():
+            if (rate := getattr(config, name)) is not None and rate >= 10 * usual:
+                logging.getLogger("multitask").warning(
+                    f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
+                )
         self.config = config
         self.total_steps = total_steps
         self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
