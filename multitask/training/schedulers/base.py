@@ -1,14 +1,14 @@
 """The scheduler `average`, which is the base class of all others, and their registry by name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from multitask.base.choices import Registry, parameter_class
+from multitask.base.choices import Registry, parameter_class, parameters
 from multitask.base.device import generator_states, restore_generators
 from multitask.data.examples import Rows
 from multitask.training.schedulers.task_gradients import TaskGradients
@@ -64,6 +64,10 @@ class Scheduler(nn.Module):
     def notes(cls) -> list[str]:
         """Further paragraphs of its description."""
         return [f"Gradient accumulation: {'possible' if cls.accumulates else 'none'}"]
+
+    def arguments(self) -> dict[str, Any]:
+        """Its parameters and their values, for a class of torchjd."""
+        return {name: getattr(self, name) for name in parameters(type(self))}
 
     def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""

@@ -54,10 +54,6 @@ class Aggregation(Scheduler):
         self.gradients: TaskGradients | None = None
         self.aggregated: Update = ()  # the update that the gradients belong to
 
-    def arguments(self) -> dict[str, Any]:
-        """Those of torchjd's class."""
-        return {}
-
     def scales(self) -> tuple[float, float]:
         """Factors of the aggregated gradient, and of the gradients of parameters that belong to one task."""
         return 1.0, 1 / len(self.weights)
@@ -124,6 +120,9 @@ class Summing(Aggregation):
     reduction: Literal["sum", "mean"] = "sum"
     """The `sum` of the tasks' gradients, as in the paper, or their `mean`, on the scale of the scheduler average."""
 
+    def arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in super().arguments().items() if name != "reduction"}
+
     def scales(self) -> tuple[float, float]:
         scale = 1.0 if self.reduction == "sum" else 1 / len(self.weights)
         return scale, scale
@@ -151,7 +150,7 @@ class GradVac(Summing):
         self.aggregator(torch.zeros(len(self.weights), 1, dtype=torch.float64))
 
     def arguments(self) -> dict[str, Any]:
-        return {"beta": self.beta, "eps": 1e-30}  # torchjd adds `eps` to products of norms, which may be small
+        return super().arguments() | {"eps": 1e-30}  # torchjd adds `eps` to products of norms, which may be small
 
 
 @register("graddrop")
@@ -208,9 +207,6 @@ class CAGrad(Aggregation):
     c: AtLeastZero = 0.5
     """How far the update may be from the average gradient, in units of its norm. 0: the average itself."""
 
-    def arguments(self) -> dict[str, Any]:
-        return {"c": self.c}
-
     def _combined(self, matrix: Tensor) -> Tensor:
         combined = super()._combined(matrix)
         return combined if combined.any() else matrix.mean(dim=0)
@@ -247,6 +243,3 @@ class FairGrad(Summing):
     homogeneous = False  # how the aggregate grows with the gradients depends on alpha
     alpha: Annotated[float, Field(ge=0.01)] = 1.0
     """The kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
-
-    def arguments(self) -> dict[str, Any]:
-        return {"alpha": self.alpha}

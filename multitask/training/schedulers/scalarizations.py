@@ -33,10 +33,6 @@ class Scalarization(Scheduler):
 
         self.scalarizer: Any = getattr(scalarization, type(self).__name__)(**self.arguments()).to(device)
 
-    def arguments(self) -> dict[str, Any]:
-        """Those of torchjd's class."""
-        return {}
-
     def scale(self) -> float:
         """A factor that gives gradients about the scale that they have with `average`, for clipping.
 
@@ -116,9 +112,6 @@ class STCH(Scalarization):
 
     mu: Annotated[float, Field(ge=0.01)] = 0.1
     """How smooth the maximum is. Small values train on the task with the largest loss."""
-
-    def arguments(self) -> dict[str, Any]:
-        return {"mu": self.mu}
 
     def scale(self) -> float:
         return len(self.weights)
