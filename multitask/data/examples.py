@@ -96,6 +96,12 @@ class Tokens:
         """Number of tokens of each row, [rows]."""
         return np.diff(self.offsets)
 
+    def spread(self, rows: Rows, size: int) -> "Tokens":
+        """The same sequences as those of these rows of `size` rows, in order; all others have no tokens."""
+        lengths = np.zeros(size, np.int64)
+        lengths[rows] = self.lengths
+        return replace(self, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+
     def __getitem__(self, row: int) -> Ids:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
@@ -159,14 +165,26 @@ class LabelledData:
     columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
 
     @classmethod
-    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples, pairs as one input if `joint`; warnings count texts that are cut or unread."""
-        if joint and len(examples.sentences) == 2:
-            first, second = examples.texts
-            columns = [tokenise(first, tokenizer, max_length, second)]
+    def tokenised(
+        cls,
+        examples: Examples,
+        tokenizer: Tokenizer,
+        max_length: int | None,
+        joint: bool,
+        rows: Rows | None = None,
+    ) -> "LabelledData":
+        """Tokenise examples, pairs as one input if `joint`; warnings count texts that are cut or unread.
+
+        If `rows` are given, in order, all others get no tokens.
+        """
+        texts = examples.texts if rows is None else [texts_of(column, rows) for column in examples.texts]
+        if joint and len(texts) == 2:
+            columns = [tokenise(texts[0], tokenizer, max_length, texts[1])]
         else:
-            columns = [tokenise(texts, tokenizer, max_length) for texts in examples.texts]
+            columns = [tokenise(column, tokenizer, max_length) for column in texts]
         warn_of_tokens(examples.source, columns, tokenizer, max_length)
+        if rows is not None:
+            columns = [column.spread(rows, len(examples)) for column in columns]
         return cls(examples, tuple(columns))
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, RowsDone, untold
-from multitask.data.examples import Examples, LabelledData
+from multitask.data.examples import Examples, LabelledData, Rows
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Classification, MultiLabel
@@ -71,9 +71,9 @@ def located(task: Task, declared: Task) -> Task:
     return replace(task, **{name: getattr(declared, name) for name in where})
 
 
-def tokenised(model: MultitaskModel, task: str, examples: Examples) -> LabelledData:
-    """Examples of a task, tokenised as the model reads them."""
-    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task))
+def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: Rows | None = None) -> LabelledData:
+    """Examples of a task, tokenised as the model reads them; only some of the rows if these are given."""
+    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task), rows)
 
 
 def estimate(

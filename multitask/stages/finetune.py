@@ -18,7 +18,7 @@ from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Artefact, Weights
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import LabelledData, batches_of_similar_length, drawn_rows, rows_from
+from multitask.data.examples import Examples, LabelledData, Rows, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import estimate, tokenised, tune
@@ -37,7 +37,7 @@ from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import held_out_part, held_out_sentences, load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
-from multitask.training.schedulers import build_scheduler
+from multitask.training.schedulers import Scheduler, build_scheduler
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, TaskSource, Update
 
 logger = logging.getLogger("multitask")
@@ -89,6 +89,26 @@ def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: 
 def summary(run: Artefact) -> str:
     """What a command prints of a finished run: dev scores after each epoch."""
     return scores_table(run.history())
+
+
+def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, Rows], seed: int, epoch: int) -> dict[str, Rows]:
+    """The rows of each task that an epoch trains, in random order, drawn from those that may be trained."""
+    sizes = {name: len(own) for name, own in rows.items()}
+    *before, takes = (scheduler.epoch_sizes(sizes, number) for number in range(epoch + 1))
+    return {
+        name: own[rows_from(len(own), sum(taken[name] for taken in before), takes[name], seed, name)]
+        for name, own in rows.items()
+    }
+
+
+def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig, runtime: Runtime) -> dict[str, Rows]:
+    """The rows of each task that the training may read, in order: of large sets, few are trained."""
+    rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
+    if config.conflicts_every is not None:  # draws rows that no epoch may have
+        return rows
+    scheduler = build_scheduler(config, runtime.device)
+    epochs = [rows_of_epoch(scheduler, rows, config.seed, epoch) for epoch in range(config.epochs)]
+    return {name: np.unique(np.concatenate([drawn[name] for drawn in epochs])) for name in rows}
 
 
 class Finetuning(SourceTraining):
@@ -151,8 +171,9 @@ class Finetuning(SourceTraining):
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         take_heads(model, begin.folder, config.new_heads)
         model = model.to(runtime.device)
-        logger.info("tokenising %s rows", f"{sum(map(len, (*rows.values(), *dev_rows.values()))):,}")
-        training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
+        read = planned_rows(rows, config, runtime)
+        logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
+        training = {name: tokenised(model, name, examples, read[name]) for name, examples in rows.items()}
         dev = {name: tokenised(model, name, examples) for name, examples in dev_rows.items()}
         return cls(model, training, dev, config, runtime)
 
@@ -161,12 +182,8 @@ class Finetuning(SourceTraining):
         return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
-        config, sizes = self.config, self.sizes
-        *before, takes = (self.scheduler.epoch_sizes(sizes, number) for number in range(epoch + 1))
-        batches = {}
-        for name, size in sizes.items():
-            rows = rows_from(size, sum(taken[name] for taken in before), takes[name], config.seed, name)
-            rows = self.rows[name][rows]
+        config, batches = self.config, {}
+        for name, rows in rows_of_epoch(self.scheduler, self.rows, config.seed, epoch).items():
             order = generator(config.seed, "batch order", name, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))

@@ -175,3 +175,22 @@ def test_what_no_scheduler_has_is_refused_in_one_line(text, message):
         FinetuneConfig(tuple(SIZES), scheduler=text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheduler", ["average", "proportional", "batch_round_robin"])
+def test_only_rows_that_are_trained_are_tokenised(problem, scheduler):
+    """Fewer rows than there are, and each that a plan has, with the tokens that it has among all rows."""
+    few = problem(scheduler, epochs=2, epoch_size=6)
+    every = problem(scheduler, epochs=2, epoch_size=6, conflicts_every=1)  # reads any of the rows
+    planned = {name: {*rows_of([*few.plan(0), *few.plan(1)], name)} for name in SIZES}
+    assert content(few.plan(1)) == content(every.plan(1))
+    for name, rows in planned.items():
+        tokenised = few.training[name].lengths > 0
+        assert set(np.flatnonzero(tokenised)) == rows
+        assert (every.training[name].lengths > 0).all()
+        for ours, all_of_them in zip(
+            few.training[name].sequences([*rows]), every.training[name].sequences([*rows]), strict=True
+        ):
+            for one, other in zip(ours, all_of_them, strict=True):
+                np.testing.assert_array_equal(one, other)
+    assert sum(map(len, planned.values())) < sum(SIZES.values())
