@@ -290,7 +290,8 @@ def _kappa(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> 
     x, y = labels - middle, predictions - middle
     by_chance = (weights @ x**2)[:, None] + weights @ (y**2).T - 2 * (weights @ x)[:, None] * (weights @ y.T)
     error = weights @ ((predictions.astype(np.float64) - labels) ** 2).T
-    return 1 - error / np.where(by_chance > ROUNDING, by_chance, np.nan)
+    varies = weights @ x**2 - (weights @ x) ** 2 > ROUNDING
+    return 1 - error / np.where(varies[:, None], by_chance, np.nan)
 
 
 def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:

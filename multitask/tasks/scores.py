@@ -87,13 +87,14 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
 
 
 def ordinal_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
-    """Mean absolute error in classes, and Cohen's kappa with quadratic weights: NaN if all are one class.
+    """Mean absolute error in classes, and Cohen's kappa with quadratic weights: NaN if all labels are one class.
 
-    Source of kappa: Cohen 1968, "Weighted kappa". By chance, a prediction is independent of its label.
+    Source of kappa: Cohen 1968, "Weighted kappa". By chance, a prediction is independent of its label. On labels of one
+    class, every prediction is as good as by chance.
     """
     found, gold = predictions.astype(np.float64), labels.astype(np.float64)
     by_chance = found.var() + gold.var() + (found.mean() - gold.mean()) ** 2
-    kappa = float(1 - np.mean((found - gold) ** 2) / by_chance) if by_chance else math.nan
+    kappa = float(1 - np.mean((found - gold) ** 2) / by_chance) if np.ptp(gold) else math.nan
     return {"mae": float(np.mean(np.abs(found - gold))), "kappa": kappa}
 
 

@@ -48,8 +48,11 @@ def of_varying(score: Callable[[Numbers, Numbers], float]) -> Callable[[Numbers,
 
 
 def kappa(gold: Numbers, found: Numbers) -> float:
-    same = len({*gold, *found}) == 1
-    return math.nan if same else sklearn.cohen_kappa_score(gold, found, weights="quadratic", labels=range(CLASSES))
+    return (
+        math.nan
+        if not np.ptp(gold)
+        else sklearn.cohen_kappa_score(gold, found, weights="quadratic", labels=range(CLASSES))
+    )
 
 
 def average_precision(gold: Numbers, found: Numbers) -> float:
@@ -108,6 +111,8 @@ def test_resamples_on_which_a_score_is_undefined_are_left_out_and_counted(metric
     assert found.undefined == (np.ptp(labels[drawn], axis=1) == 0).sum() > 100
     assert found.interval() == pytest.approx((1, 1))
     assert found.p_value() == pytest.approx(2 / (401 - found.undefined))
+    other = resampled_scores(labels, np.array([[0, 1, 1]]), "kappa", np.random.default_rng(0), samples=400)
+    assert np.isnan(other).sum() == found.undefined  # although these predictions vary
 
 
 def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
