@@ -15,6 +15,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from minbert.errors import InputError, did_you_mean, install_with
+from minbert.files import NO_TEXT
 from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
 from multitask.base.runs import last_run, refuse_file_of_run
 from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
@@ -67,6 +68,8 @@ def error_line(error: Exception) -> str:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if damaged := [argument for argument in arguments if NO_TEXT.search(argument)]:
+        raise InputError(f"{damaged[0]!a}: not UTF-8; rename the file")
     if arguments[:1] == ["--print-completion"]:
         print(resolve_name("multitask.cli.settings_file:script")(PROG, every_command(), arguments[1:]))
         return 0

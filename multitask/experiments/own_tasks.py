@@ -86,7 +86,7 @@ def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
         return [name for name in SCHEDULERS if _problem(settings, name) is None]
     for name in names:
         if problem := _problem(settings, name):
-            raise problem
+            raise InputError(f"--schedulers: {problem}")
     return list(dict.fromkeys(names))
 
 

@@ -315,8 +315,11 @@ def estimate_columns(
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
-    for (words, joint), together in alike({name: model.reads(name) for name in names}).items():
-        raw = outputs(model, together, *_tokenised(model, in_words(words, columns), joint), runtime, on_rows)
+    groups = alike({name: model.reads(name) for name in names})
+    for words, joint in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
+        together = groups[words, joint]
+        read = _tokenised(model, in_words(words, columns), joint, counted=not found)
+        raw = outputs(model, together, *read, runtime, on_rows)
         found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
@@ -343,11 +346,16 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[NDArray[np.int64], Sequences]:
-    """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
+def _tokenised(
+    model: MultitaskModel, columns: Columns, joint: bool, counted: bool
+) -> tuple[NDArray[np.int64], Sequences]:
+    """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut.
+
+    Texts are `counted`, to warn of those that the tokenizer cannot read, unless another pass of the encoder read them.
+    """
     inputs: Sequence[Sequence[Any]] = [list(zip(*columns, strict=True))] if joint else columns
     encoded = [model.tokenizer.encode_and_count(column, model.max_length) for column in inputs]
-    for column in encoded:
+    for column in encoded if counted else ():
         model.unread.add(len(column.ids), column.unread)
     if any(column.cut for column in encoded):
         _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -102,9 +102,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
     c^x_i = 1, or with `ratio` r/sg(h^x_i). There is no `weight`: only the hardest negative has one.
     """
 
-    def __post_init__(self) -> None:
-        if self.weight is not None:
-            raise ValueError("weight has no effect, because only the hardest negative is used; leave it out")
+    weight: ClassVar[None] = None  # type: ignore[misc]  # no parameter here
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive

@@ -53,6 +53,11 @@ def test_an_error_is_one_short_line_whatever_the_arguments_are(argument, capsys)
         assert len(line) < 500
 
 
+def test_a_file_name_that_is_no_utf8_is_named(capsys):
+    assert main(["embed", "a\udcff.txt", "o.npy"]) == 2
+    assert capsys.readouterr().err == "error: 'a\\udcff.txt': not UTF-8; rename the file\n"
+
+
 @given(st.text())
 def test_an_error_of_any_text_is_printable(text):
     line = error_line(InputError(text))

@@ -198,8 +198,8 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(
     [
         ("--tasks topic", "FILE: a table compares two or more tasks; for one use `multitask finetune`"),
         ("--scheduler pcgrad", "--scheduler is not for a table; it takes --tasks, --schedulers and --seeds"),
-        ("--schedulers averge", 'unknown scheduler "averge"; expected one of: aligned_mtl, annealed, average, '),
-        ("--schedulers single", "--scheduler single trains one task; name only one of topic, tags, stars"),
+        ("--schedulers averge", '--schedulers: unknown scheduler "averge"; expected one of: aligned_mtl, annealed, '),
+        ("--schedulers single", "--schedulers: scheduler single trains one task; name only one of topic, tags, stars"),
     ],
 )
 def test_what_cannot_be_a_table_is_refused(

@@ -38,7 +38,7 @@ VICREG = ObjectiveConfig.of("vicreg", uniformity_weight=1, dissipation=0.3, weig
         "align_uniform(uniformity_weight=0.5, alpha=2.0, t=2.0)",
         "gradient(dissipation=0.3, weight=0.05, ratio=1.0, power=None)",
         "mhe(uniformity_weight=10.0, dissipation=None, weight=None, ratio=None)",
-        "mhs(uniformity_weight=1.0, dissipation=None, weight=None, ratio=None)",
+        "mhs(uniformity_weight=1.0, dissipation=None, ratio=None)",
         "barlow_twins(uniformity_weight=30.0, dissipation=None, weight=None, ratio=None, power=None)",
         "vicreg(uniformity_weight=30.0, dissipation=None, weight=None, ratio=None, power=None)",
         "cosine()",

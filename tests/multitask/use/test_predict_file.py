@@ -345,6 +345,13 @@ def test_texts_that_the_tokenizer_cannot_read_are_counted_once(model, tmp_path, 
     ]
 
 
+def test_texts_are_counted_once_although_heads_read_them_alone_and_jointly(tiny_encoder, caplog):
+    model = model_of_every_kind(tiny_encoder, HeadsConfig(pairs="joint", similarity_pairs="embeddings"))
+    assert {model.reads_jointly(name) for name in ("same", "similar")} == {True, False}
+    model.predict_all([("Who?", "\u1781"), ("Why?", "b")])
+    assert caplog.messages[-1].startswith("predicted texts: most tokens of 1 of 4 texts")
+
+
 # Prediction files of dev and test sets.
 
 
