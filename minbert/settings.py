@@ -129,6 +129,12 @@ def _place(loc: tuple[int | str, ...], fields: Sequence[str]) -> list[int | str]
     return [part for part in named if isinstance(part, int) or (part.isidentifier() and part not in types)]
 
 
+def as_json(value: Any) -> Any:
+    """The value of a dataclass as JSON types, which `read_as` reads."""
+    kind: Any = type(value)
+    return adapter(kind).dump_python(value, mode="json")
+
+
 @cache
 def adapter(kind: Any) -> "TypeAdapter[Any]":
     """What reads and writes a type. To make one takes longer than to read a file with it."""

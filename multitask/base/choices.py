@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform, get_args, get_origin
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_serializer, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
@@ -206,6 +206,10 @@ class Choice:
         """The text that `parse` reads."""
         given = ",".join(f"{name}={text_of(value)}" for name, value in self.parameters)
         return f"{self.name}:{given}" if given else self.name
+
+    @model_serializer
+    def _as_text(self) -> str:
+        return str(self)
 
     @classmethod
     def explain(cls, name: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import nan_for_null, read_json, read_text, sha256_of_file, write_json
-from minbert.settings import read_as
+from minbert.settings import as_json, read_as
 from multitask.base.keys import FORMAT_VERSION, RunKey, machine_name
 from multitask.base.locks import exclusive, refuse_link
 
@@ -138,7 +138,7 @@ class Artefact:
             for leftover in list(self.folder.rglob(".*.tmp")):  # of a kill
                 _remove_folder(leftover)
             versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": key.digest()}
-            write_json(self.folder / "config.json", asdict(key.config))
+            write_json(self.folder / "config.json", as_json(key.config))
             named: dict[str, Any] = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
             if threads is not None:  # others would round differently than the steps before the stop
                 named["threads"] = (self.threads if (self.folder / STATE).is_file() else None) or threads

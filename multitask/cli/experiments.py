@@ -1,10 +1,9 @@
 """What `multitask experiments` does: runs and plans tables, lists and shows runs."""
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from minbert.settings import as_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import DONE, Artefact, last_run, without_folders
 from multitask.cli.experiments_commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
@@ -186,7 +186,7 @@ def _made_from(run: Artefact) -> list[list[str]]:
     if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
         return []
     config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
-    default = json.loads(json.dumps(asdict(stage.config()), default=str)) if stage else {}
+    default = as_json(stage.config()) if stage else {}
     defaults, given = (pandas.json_normalize(of).to_dict("records")[0] for of in (default, config))
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
     shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed

@@ -3,19 +3,31 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_toml, write_text
 from minbert.settings import read_as
 from multitask.base.runs import Weights, locate_model
-from multitask.cli.arguments import Option, build, named_as_given
+from multitask.cli.arguments import Option, build, named_as_given, options_of
 from multitask.cli.commands import Tune
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.markup import markdown_table, markdown_text, rows_of
-from multitask.stages.tune import Choices, Chosen, Range, Space, each_value
+from multitask.stages.tune import (
+    Choices,
+    Chosen,
+    Range,
+    Search,
+    Space,
+    best,
+    dev_scores,
+    each_value,
+    importances,
+    saved,
+    table,
+    ties,
+)
 from multitask.tasks.declarations import chosen_tasks
 
 OF_COMMAND = ("revision", "data", "tasks_file", "seed", "held_out")
@@ -25,7 +37,7 @@ OF_COMMAND = ("revision", "data", "tasks_file", "seed", "held_out")
 def tune(options: Tune) -> None:
     """Search; print tables, the settings file, and the folder of the winner's run with the first seed."""
     command = stage_commands()["finetune"]
-    declared = [option for option in command.declared() if option.path[0] != "options"]
+    declared = [option for option in options_of(command.options) if option.path[0] != "options"]
     settable = [option for option in declared if option.name not in OF_COMMAND]
     given = values_from(read_toml(options.space), "multitask tune", settable, str(options.space))
     space, fixed = read_space(given, settable, options.space)
@@ -46,19 +58,16 @@ def tune(options: Tune) -> None:
     data = options.tasks_file or options.data
     check_values(space, settings, options.space, data)
     usual = json.loads(json.dumps({name: (defaults | here)[name] for name in space}, default=str))
-    stage: Any = resolve_name("multitask.stages.tune")  # needs the extra
-    search = stage.Search(space, settings, usual, data, options.held_out, options.seed, options.options)
+    search = Search(space, settings, usual, data, options.held_out, options.seed, options.options)
     with search.study(options.space.stem) as (folder, study):
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)
-        best, table = stage.best(study), stage.table(study)
+        chosen, trials = best(study), table(study)
         file = folder / "best.toml"
-        write_settings(file, "multitask finetune", {**here, **fixed, **best}, defaults)
-        write_text(folder / "trials.csv", table.to_csv(index=False))
-        runs = search.train(best, options.seeds)
-        parts = [table, stage.importances(study), stage.saved(study), stage.dev_scores(runs)]
-        report = "\n".join(
-            [*(markdown_table(rows_of(part.map(shown))) for part in parts if len(part)), *stage.ties(study)]
-        )
+        write_settings(file, "multitask finetune", {**here, **fixed, **chosen}, defaults)
+        write_text(folder / "trials.csv", trials.to_csv(index=False))
+        runs = search.train(chosen, options.seeds)
+        parts = [trials, importances(study), saved(study), dev_scores(runs)]
+        report = "\n".join([*(markdown_table(rows_of(part.map(shown))) for part in parts if len(part)), *ties(study)])
         write_text(folder / "report.md", report)
     print(report, folder / "report.md", file, runs[options.seed].folder, sep="\n")
 

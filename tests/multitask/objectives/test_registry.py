@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import as_json, read_as
 from multitask.objectives import OBJECTIVES, Objective, build_objective
 from multitask.objectives.base import Pairs, register
 from multitask.training.settings import ObjectiveConfig
@@ -72,6 +73,8 @@ def test_an_objective_is_a_value_that_text_json_and_pickle_lead_back_to(objectiv
     assert config.build() == objective
     assert ObjectiveConfig.parse(str(config)) == config
     assert ObjectiveConfig(**json.loads(json.dumps(asdict(config)))) == config
+    assert as_json(config) == str(config)
+    assert read_as(ObjectiveConfig, json.dumps(as_json(config))) == config
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(FrozenInstanceError):
         objective.temperature = 1.0
