@@ -153,7 +153,7 @@ class Choice:
     classes: ClassVar[str]
     """Where the registry is, as `module:name`. It imports torch, and some of its classes import settings."""
 
-    name: str
+    name: str = ""
     """A name from the registry."""
     parameters: tuple[tuple[str, Value], ...] = ()
     """(name, value) of each given parameter, sorted by name; None switches a component off. Lists, as JSON has them,
@@ -199,7 +199,8 @@ class Choice:
                 raise InputError(f'"{text}": "{part}" is not PARAMETER=VALUE; expected, for example, {cls.example}')
             given.append((parameter, _value(value)))
         found = cls(name.strip(), tuple(given))
-        found.build()
+        if found != cls():  # the default is valid, and a mistake elsewhere should not wait for torch
+            found.build()
         return found
 
     def __str__(self) -> str:

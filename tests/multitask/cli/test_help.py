@@ -166,13 +166,14 @@ def test_objectives_and_schedulers_are_named_and_explained(command, option, clas
     assert page(capsys, command, f"--help-{option}", name) == classes.describe(name) + "\n"
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """In a fresh process: what no page has imported at the end, none has imported."""
+def test_help_and_refusals_of_settings_import_nothing_heavy() -> None:
+    """In a fresh process: what nothing has imported at the end, no page or refusal has imported."""
     code = inspect.cleandoc(f"""
         import sys
         from multitask.cli.main import main
-        for command in {[[], *(name.split() for name in COMMANDS)]!r}:
-            assert main([*command, "--help"]) == 0
+        pages = [([*command, "--help"], 0) for command in {[[], *(name.split() for name in COMMANDS)]!r}]
+        for command, code in [*pages, *(([name, "--epochs", "0"], 2) for name in ("finetune", "pretrain"))]:
+            assert main(command) == code
             slow = {{"torch", "transformers", "tokenizers", "sklearn", "scipy", "matplotlib"}} & set(sys.modules)
             assert not slow, (command, slow)
     """)
