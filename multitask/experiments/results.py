@@ -84,6 +84,8 @@ class Column:
     one that varies most; None if no row is tested, or if there is a single seed."""
     majority: float | None = None
     """The accuracy of always answering the most frequent label."""
+    left_out: float = 0.0
+    """The largest share of a row's resamples on which the score is undefined, and which its interval leaves out."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ def _columns(found: TableResults) -> Iterator[Column]:
         counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
-        yield Column(name, metric, heading, pictured, *counts, size, found.majority(name))
+        yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
     further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
     further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
     for task, (_, *others) in table.metrics.items():

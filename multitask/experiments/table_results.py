@@ -230,6 +230,11 @@ class TableResults:
         runs = (run for runs in self.runs.values() for run in runs if column in run.evaluation["scores"])
         return next(runs).majorities.get(column) if column in self.measures else None
 
+    def left_out(self, column: str) -> float:
+        """The largest share of a row's resamples on which its mean score is undefined."""
+        resampled = [scores.resampled for (_, name), scores in self.scores.items() if name == column]
+        return max((float(np.isnan(values).any(axis=1).mean()) for values in resampled), default=0.0)
+
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks of which a column is the mean. A mean leaves out errors such as RMSE."""
         tasks = self.table.tasks(column)

@@ -129,6 +129,7 @@ def _agreement(column: Column) -> str:
 FOOTER: dict[str, Callable[[Column], str]] = {
     "Most frequent label": lambda column: score(column.majority) if column.majority is not None else "",
     "Pairs in published order": _agreement,
+    "Resamples left out": lambda column: f"{column.left_out:.1%}" if column.left_out else "",
     "Significant from": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
 }
 """What is known of whole columns, with its names."""

@@ -158,3 +158,19 @@ def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path, few
     assert [cell.strip() for cell in line.strip("| ").split("|") if cell.strip()] == [
         "*Most frequent label*", "0.200", "0.500"
     ]  # fmt: skip
+
+
+def test_the_share_of_resamples_without_a_score_stands_below_it(gradient: TableResults) -> None:
+    """Of one row 30% of the resamples, of another one less."""
+    table = replace(gradient)
+    table.__dict__["scores"] = dict(gradient.scores)
+    for row, part in (("defaults", 0.3), ("ratio=2", 0.1)):
+        scores = table.scores[row, "similarity"]
+        resampled = scores.resampled.copy()
+        resampled[: round(part * len(resampled)), 0] = np.nan
+        table.scores[row, "similarity"] = replace(scores, resampled=resampled)
+    record = SimpleNamespace(preset="sample", data="data", start="start")
+    for shown, cell in ((gradient, ""), (table, "| *Resamples left out* | 30.0% |")):
+        [found] = scores_as_data(SimpleNamespace(record=record, finished_tables={"gradient": shown})).tables
+        lines = [line for line in score_table(found, [0]).splitlines() if "left out" in line]
+        assert "".join(" ".join(line.split()) for line in lines) == cell
