@@ -18,7 +18,25 @@ from multitask.tasks.task import Task
 RARE, SIMILAR = 10, 0.85
 """A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
 NO_VALUE = (
-    *("n/a", "na", "n.a.", "nan", "-nan", "null", "none", "nil", "-", "--", "?", "<na>", "#na", "#n/a", "#n/a n/a"),
+    *(
+        "n/a",
+        "na",
+        "n.a.",
+        "nan",
+        "-nan",
+        "null",
+        "none",
+        "nil",
+        "-",
+        "--",
+        "–",
+        "—",
+        "?",
+        "<na>",
+        "#na",
+        "#n/a",
+        "#n/a n/a",
+    ),
     *("#null!", "#value!", "#ref!", "#div/0!", "#name?", "#num!"),
 )
 """What people and programs write where there is no label."""

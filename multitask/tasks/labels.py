@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import unescape
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -92,11 +93,12 @@ def parts(value: Any, separator: str) -> list[str] | None:
 
 def alike(name: str) -> str | float:
     """The same for names that people take for one: they differ in case, quotes, signs between words, what nobody sees,
-    how accents or widths are stored, or as numbers are written; `true` is 1.
+    how accents, widths or signs of HTML are stored, or as numbers are written; `true` is 1.
     """
-    text = REMOVED.sub("", unicodedata.normalize("NFKC", name)).casefold()
-    text = unicodedata.normalize("NFC", text).strip().strip(QUOTES).strip()
-    text = re.sub(r"(?<=\w)[\s_‐‑–-]+(?=\w)", " ", TRUTH.get(text, text))
+    text = REMOVED.sub("", unicodedata.normalize("NFKC", unescape(name))).casefold()
+    text = re.sub("[‐‑–—−]", "-", unicodedata.normalize("NFC", text).strip().strip(QUOTES).strip())
+    text = re.sub(r"(?<=\d)[,_](?=\d{3}(?!\d))", "", text)  # thousands
+    text = re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", TRUTH.get(text, text))
     return float(text) if NUMBER.fullmatch(text) else text or name
 
 

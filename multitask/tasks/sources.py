@@ -48,7 +48,7 @@ PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
 """Sources that are files of triplets and pairs."""
 
 LABELS = re.compile(
-    r"(?<![a-z])(labels?|class|targets?|gold|scores?|similarity|duplicates?|paraphrases?|equivalent|entailment|entails"
+    r"(?<![a-z])(labels?|y|class|targets?|gold|scores?|similarity|duplicates?|paraphrases?|equivalent|entailment|entails"
     r"|relevance|relatedness|ratings?|quality|match|same)(?![a-z])"
 )
 """What a column's name in small letters has if it says something of a pair."""

@@ -43,6 +43,9 @@ def hints(folder: Path, written: list[str], kind: str = "classification", **fiel
         ["0101", "101"],
         ["1.1", "1.10"],
         ["1E1", "10"],
+        ["1000", "1_000", "1,000", "1e3"],
+        ["-1", "\u22121", "\u20131"],
+        ["a & b", "a &amp; b"],
         ["stra\xdfe", "STRASSE"],
     ],
 )

@@ -40,7 +40,10 @@ def test_files_are_read(tmp_path, caplog, layout, content, columns, left_out):
 @pytest.mark.parametrize(
     ("column", "values", "told"),
     [
-        *[(name, "0110", "2 of 4 rows have 0 there") for name in ("label", "is_duplicate", "isDuplicate", "LABEL")],
+        *[
+            (name, "0110", "2 of 4 rows have 0 there")
+            for name in ("label", "is_duplicate", "isDuplicate", "LABEL", "y")
+        ],
         ("score", ("0.9", "1.0", "0.2", "1"), "2 of 4 rows have 0.9, 0.2 there"),
         *[(name, "1111", None) for name in ("label", "gold_label")],
         *[(name, "0101", None) for name in ("id", "classroom", "sample", "unmatched")],
