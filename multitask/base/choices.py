@@ -31,10 +31,10 @@ def checked(kind: type[Kind]) -> type[Kind]:
 
 
 def parameter_class(kind: type, base: type) -> type:
-    """A checked dataclass of the annotated fields of a class and of its bases below `base`."""
+    """A checked dataclass of the annotated fields with a default of a class and of its bases below `base`."""
     own = kind.__mro__[: kind.__mro__.index(base)]
     annotated = [item for part in reversed(own) for item in inspect.get_annotations(part, eval_str=True).items()]
-    hints = {name: hint for name, hint in annotated if ClassVar not in (hint, get_origin(hint))}
+    hints = {name: hint for name, hint in annotated if hasattr(kind, name) and ClassVar not in (hint, get_origin(hint))}
     return checked(type(kind.__name__, (), {"__annotations__": hints} | {name: getattr(kind, name) for name in hints}))
 
 

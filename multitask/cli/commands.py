@@ -352,14 +352,21 @@ COMMANDS: tuple[Command | Group, ...] = (
         extra="tune",
         section=TRAIN,
     ),
-    _command("predict", Predict),
+    _command(
+        *("predict", Predict, "model", "input", "output", "task", "data", "tasks_file", "text", "probabilities"),
+        *("input_format", "separator", "device"),
+    ),
     _command("embed", Embed, "text", "output", "model", "column", "dimensions", "normalize", "dtype", *_FILES),
     _command("search", Search, "index", "queries", "model", "column", "top", "output", *_FILES),
     _command(
         *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
         *("relative_margin", "negatives", "sampling"),
     ),
-    _command("probe", Probe),
-    _command("export", Export),
+    _command(
+        "probe", Probe, "model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device"
+    ),
+    _command(
+        "export", Export, "model", "output", "to", "with_heads", "data", "tasks_file", "int8", "normalize", "pooling"
+    ),
     DATA_COMMANDS,
 )

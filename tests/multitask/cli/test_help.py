@@ -131,6 +131,9 @@ def test_a_flag_means_one_thing() -> None:
         ("pretrain", "start data tasks-file sources objective epochs batch-size learning-rate"),
         ("mlm", "start data tasks-file sources from-scratch epochs batch-size learning-rate"),
         ("evaluate", "model data tasks-file task"),
+        ("predict", "model input output task data tasks-file"),
+        ("probe", "model data source objective"),
+        ("export", "model output to"),
         ("ensemble", "model data tasks-file method"),
     ],
 )

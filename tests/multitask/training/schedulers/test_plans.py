@@ -5,10 +5,12 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from pydantic import Field
 from scipy.stats import chisquare
 
 from minbert.errors import InputError
@@ -18,6 +20,7 @@ from multitask.stages.finetune import Finetuning
 from multitask.stages.settings import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
+from multitask.training.schedulers.base import register
 from multitask.training.settings import SchedulerConfig
 
 from .toy import TASKS, UPDATE, Toy
@@ -194,3 +197,23 @@ def test_only_rows_that_are_trained_are_tokenised(problem, scheduler):
             for one, other in zip(ours, all_of_them, strict=True):
                 np.testing.assert_array_equal(one, other)
     assert sum(map(len, planned.values())) < sum(SIZES.values())
+
+
+def test_the_annotated_fields_of_a_scheduler_are_its_parameters():
+    @register("front")
+    class Front(Scheduler):
+        share: Annotated[float, Field(gt=0, le=1)] = 1.0
+        kept: ClassVar[int] = 3
+
+        def arrange(self, batches, order):
+            updates = super().arrange(batches, order)
+            return updates[: int(self.share * len(updates))]
+
+    try:
+        scheduler = build_scheduler(FinetuneConfig(("a", "b"), scheduler="front:share=0.5"), CPU)
+        assert len(scheduler.arrange({"a": ROWS, "b": ROWS}, np.random.default_rng(0))) == 1  # of 3 steps
+        with pytest.raises(InputError, match="share is 2; expected a number above 0 and at most 1"):
+            FinetuneConfig(scheduler="front:share=2")
+        assert build_scheduler(FinetuneConfig(("a", "b"), scheduler="front"), CPU).share == 1
+    finally:
+        del SCHEDULERS["front"]
