@@ -135,7 +135,7 @@ class Registry(dict[str, type[Kind]]):
         lines, texts = ["Parameters:" if parameters(kind) else "Parameters: none"], help_texts(kind)
         for parameter, field in parameters(kind).items():
             lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}"]
-            lines += [f"      {texts[parameter]}"]
+            lines += [f"      {texts[parameter]}"] if parameter in texts else []
         return "\n\n".join([name, docs[name], *inherited, *kind.notes(), "\n".join(lines)])
 
 

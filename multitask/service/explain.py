@@ -229,7 +229,9 @@ def fields_of(kind: type[Objective]) -> list[dict[str, Any]]:
             step = 10.0 ** math.floor(math.log10(size))
             number = {"low": low, "high": limits.get("le"), "step": step, "optional": optional(parameter)}
             start = "" if default is None else text_of(default)
-            found.append({"name": name, "help": texts[name], "default": start, "choices": choices(parameter), **number})
+            found.append(
+                {"name": name, "help": texts.get(name, ""), "default": start, "choices": choices(parameter), **number}
+            )
     return found
 
 

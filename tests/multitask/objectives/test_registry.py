@@ -168,6 +168,7 @@ def test_adding_an_objective_is_one_class() -> None:
     try:
         objective = build_objective("product", scale=2)
         assert str(objective) == "product(scale=2.0)"
+        assert OBJECTIVES.describe("product").endswith("Parameters:\n  scale: a number above 0; default 1")
         assert objective(torch.eye(3), torch.eye(3)) == -2
     finally:
         del OBJECTIVES["product"]
