@@ -11,6 +11,7 @@ Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transforme
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -115,6 +116,7 @@ class BertModel(nn.Module):
         self.layers = nn.ModuleList(Layer(config, heads, neurons) for heads, neurons in config.layer_sizes)
         self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.attention_dropout = config.attention_probs_dropout_prob
+        self.frozen = 0  # so many of the lowest layers get no gradient
         # Skip this on meta: weights are loaded next, and initialising would import torch's compiler (1 s).
         if not self.pooler.weight.is_meta:
             self.apply(self._initialise)
@@ -188,12 +190,26 @@ class BertModel(nn.Module):
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
-        def attend(query_key_value: Tensor) -> Tensor:
+        def attend(query_key_value: Tensor, dropout: float = dropout) -> Tensor:
             return attend_packed(query_key_value, batch, head_size, dropout, self.training)
 
-        for layer in self.layers:
+        for layer in self.layers[: self.frozen]:
+            hidden = layer(hidden, partial(attend, dropout=0.0))
+        for layer in self.layers[self.frozen :]:
             hidden = checkpoint(layer, hidden, attend, use_reentrant=False) if recompute else layer(hidden, attend)
         return hidden
+
+    def freeze(self, layers: int) -> None:
+        """Keep the embeddings and the lowest layers as they are: without gradient and dropout, on the packed path.
+
+        If these are all layers, the pooler stays, too.
+        """
+        self.frozen = layers
+        for part in (self.embeddings, *self.layers[:layers], *([self.pooler] if layers == len(self.layers) else [])):
+            part.requires_grad_(False)
+            for module in part.modules():
+                if isinstance(module, Dropout):
+                    module.p = 0.0
 
     def set_dropout(self, probability: float) -> None:
         """Replace all dropout probabilities used in training; the config keeps the checkpoint's."""

@@ -163,6 +163,8 @@ class LabelledData:
 
     examples: Examples
     columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
+    # [rows, sequences, hidden] of an encoder that is not trained; defined for rows with tokens
+    embeddings: NDArray[np.float32] | None = None
 
     @classmethod
     def tokenised(

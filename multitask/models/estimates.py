@@ -3,19 +3,24 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from io import StringIO
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import write_text
+from minbert.packing import PackedBatch
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, RowsDone, untold
 from multitask.data.examples import Examples, LabelledData, Rows
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Classification, MultiLabel
@@ -92,7 +97,31 @@ def raw_outputs(
     model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime, on_rows: OnRows = untold
 ) -> NDArray[np.float32]:
     """The outputs of a task's head for all rows, in file order."""
-    return outputs(model, [task], data.lengths, data.sequences, runtime, on_rows)[task]
+    known = None if data.embeddings is None else partial(kept_embeddings, data, runtime)
+    return outputs(model, [task], data.lengths, data.sequences, runtime, on_rows, known)[task]
+
+
+def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+    """Embeddings of the sequences of each row, [rows, sequences, hidden]; rows without tokens have undefined ones."""
+    read = np.flatnonzero(data.lengths)
+
+    def compute(rows: Rows) -> Tensor:
+        embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(read[rows])).to(runtime.device))
+        return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
+
+    with RowsDone(len(read)) as shown:
+        found = compute_in_batches(data.lengths[read], compute, runtime, on_rows=shown.add)
+    if len(read) == len(data):
+        return found
+    every = np.empty((len(data), *found.shape[1:]), np.float32)
+    every[read] = found
+    return every
+
+
+def kept_embeddings(data: LabelledData, runtime: Runtime, rows: Rows) -> Tensor:
+    """The embeddings that rows have with them, as a model gives them: of all first sequences, then of all second."""
+    assert data.embeddings is not None
+    return torch.from_numpy(data.embeddings[rows]).to(runtime.device).transpose(0, 1).flatten(0, 1)
 
 
 def tune(

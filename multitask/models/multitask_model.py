@@ -374,15 +374,20 @@ def outputs(
     sequences: Sequences,
     runtime: Runtime,
     on_rows: OnRows = untold,
+    known: Callable[[Rows], Tensor] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.
 
     The model must be in eval mode, and the tasks must read the same sequences. `lengths` are the rows' numbers of
-    tokens. Raises InputError if outputs are not finite.
+    tokens. `known` gives embeddings of rows that the encoder need not compute. Raises InputError if outputs are not
+    finite.
     """
 
+    def embed(rows: Rows) -> Tensor:
+        return model.embed(PackedBatch.from_sequences(*sequences(rows)).to(runtime.device))
+
     def compute(rows: Rows) -> Tensor:
-        embeddings = model.embed(PackedBatch.from_sequences(*sequences(rows)).to(runtime.device))
+        embeddings = (known or embed)(rows)
         return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
 
     cuts = np.cumsum([model.tasks[name].outputs for name in tasks])[:-1]

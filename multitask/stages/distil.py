@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.packing import PackedBatch
 from multitask.base import distributed
 from multitask.base.device import Runtime
-from multitask.base.progress import RowsDone
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows
-from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.estimates import located, raw_outputs, tokenised
+from multitask.models.estimates import embeddings_of, located, raw_outputs, tokenised
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import Finetuning
 from multitask.stages.finetune import reads as reads_of_tasks
@@ -175,17 +172,6 @@ def check_same_task(teacher: str, task: Any, own: Any) -> None:
         raise InputError(f"{teacher}: {error}") from None
     if isinstance(task, Regression) and task.bounds != own.bounds:
         raise InputError(f"{teacher}: {task.name} has the range {list(task.bounds)}; expected {list(own.bounds)}")
-
-
-def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
-    """Embeddings of the sequences of each row, [rows, sequences, hidden]."""
-
-    def compute(rows: Rows) -> Tensor:
-        embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device))
-        return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
-
-    with RowsDone(len(data)) as shown:
-        return compute_in_batches(data.lengths, compute, runtime, on_rows=shown.add)
 
 
 def extended(examples: Examples, parts: Sequence[tuple[list[str], ...]]) -> Examples:

@@ -21,7 +21,7 @@ from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, LabelledData, Rows, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score
 from multitask.evaluation.text_tables import scores_table
-from multitask.models.estimates import estimate, tokenised, tune
+from multitask.models.estimates import embeddings_of, estimate, tokenised, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
@@ -41,6 +41,9 @@ from multitask.training.schedulers import Scheduler, build_scheduler
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, TaskSource, Update
 
 logger = logging.getLogger("multitask")
+
+MOST_KEPT = 2**30
+"""Bytes of the embeddings that a training keeps."""
 
 
 def finetune(
@@ -83,12 +86,25 @@ def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: 
     begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     problem = Finetuning.load(begin, data, config, run.runtime)
     problem.check_sizes()
+    problem.keep_embeddings()
     train_run(run, begin, problem, config, config.conflicts_every)
 
 
 def summary(run: Artefact) -> str:
     """What a command prints of a finished run: dev scores after each epoch."""
     return scores_table(run.history())
+
+
+def freeze(model: MultitaskModel, layers: str | None) -> None:
+    """Freeze the encoder's lowest layers. Raises InputError if there are fewer, or if nothing is left to train."""
+    there = len(model.encoder.layers)
+    if layers is not None:
+        number = there if layers == "encoder" else int(layers)
+        if number > there:
+            raise InputError(f"freeze is {number}; the encoder has {there} layers")
+        model.encoder.freeze(number)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(f"freeze is {layers}, which leaves nothing to train: the heads have no weights")
 
 
 def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, Rows], seed: int, epoch: int) -> dict[str, Rows]:
@@ -170,6 +186,7 @@ class Finetuning(SourceTraining):
             )
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         take_heads(model, begin.folder, config.new_heads)
+        freeze(model, config.freeze)
         model = model.to(runtime.device)
         read = planned_rows(rows, config, runtime)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
@@ -187,6 +204,20 @@ class Finetuning(SourceTraining):
             order = generator(config.seed, "batch order", name, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
+
+    def keep_embeddings(self) -> None:
+        """Compute embeddings once if the encoder is not trained, and if they fit."""
+        encoder, sets = self.model.encoder, (self.training, self.dev)
+        numbers = sum(np.count_nonzero(rows.lengths) * len(rows.columns) for found in sets for rows in found.values())
+        fits = numbers * encoder.config.hidden_size * 4 <= MOST_KEPT
+        if encoder.frozen == len(encoder.layers) and fits and not self.config.regularisation.smart_weight:
+            logger.info("embedding all rows, once")
+            self.model.eval()
+            for found in sets:
+                for name, rows in [*found.items()]:
+                    found[name] = replace(rows, embeddings=embeddings_of(self.model, rows, self.runtime))
+            sizes = self.config.matryoshka
+            self.sources |= {name: TaskSource(self.model, name, rows, sizes) for name, rows in self.training.items()}
 
     def check_sizes(self) -> None:
         """Raise InputError if smaller sizes are asked for, but no head compares embeddings by cosine."""
@@ -222,7 +253,12 @@ class Finetuning(SourceTraining):
         return self.scheduler.backward(self, update)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""
+        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task.
+
+        None if the encoder, which the tasks share, is not trained.
+        """
+        if self.model.encoder.frozen == len(self.model.encoder.layers):
+            return {}
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(

@@ -1,10 +1,11 @@
 """Settings and registrations of all stages. Free of torch, because `--help` imports it."""
 
+import re
 from collections.abc import Collection
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from minbert.config import ModelType
 from minbert.errors import InputError
@@ -47,6 +48,9 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
+    freeze: Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)] | None = None
+    """Keep the embeddings and so many of the lowest layers as the start has them; `encoder` trains the heads alone.
+    The frozen part has no dropout."""
     patience: Count | None = None
     """Stop after this many epochs without a better dev score."""
     calibrate: bool = False
@@ -64,6 +68,8 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         weights, count = self.task_weights, len(self.tasks)
         if weights is not None and count not in (0, len(weights)):
             raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
+        if self.freeze not in (None, "encoder") and not re.fullmatch("[1-9][0-9]{,3}", self.freeze):
+            raise InputError(f"freeze is {self.freeze}; expected encoder, or a number of layers")
         regularisation = self.regularisation
         if self.accumulate > 1 and (regularisation.smart_weight or regularisation.r_drop_weight):
             raise InputError(f"accumulate is {self.accumulate}; expected 1 with smart_weight or r_drop_weight")
@@ -313,6 +319,8 @@ class FuseConfig:
     def __post_init__(self) -> None:
         if self.finetune.held_out is not None:
             raise InputError("held_out is for finetune; contrastive training would read these rows, too")
+        if self.finetune.freeze is not None:
+            raise InputError("freeze is for finetune; contrastive training trains the encoder")
         if self.finetune.accumulate > 1:
             raise InputError(
                 f"accumulate is {self.finetune.accumulate}; expected 1, because contrastive losses compare the rows "

@@ -20,6 +20,7 @@ from multitask.base.device import Runtime
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, Rows
 from multitask.models.compute_in_batches import PoolingMethod, leading, pool
+from multitask.models.estimates import kept_embeddings
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
 from multitask.objectives import unit
@@ -175,6 +176,10 @@ class Source(ABC):
     def inputs(self, rows: Rows) -> Inputs:
         """Token sequences of the rows."""
 
+    def known(self, rows: Rows, runtime: Runtime) -> Tensor | None:
+        """Embeddings of the rows' sequences, if the encoder is not trained and they were kept."""
+        return None
+
     def divisor(self, rows: Rows) -> float:
         """What the loss of these rows divides the sum over them by. For losses that do not compare rows."""
         return float(len(rows))
@@ -214,6 +219,9 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
+    def known(self, rows: Rows, runtime: Runtime) -> Tensor | None:
+        return None if self.data.embeddings is None else kept_embeddings(self.data, runtime, rows)
+
     def divisor(self, rows: Rows) -> float:
         weights = None if self.weights is None else self.weights[rows]
         return self.model.tasks[self.task].divisor(self.labels[rows], weights)
@@ -234,14 +242,18 @@ def losses_of(
     encoder: BertModel, pooling: PoolingMethod, sources: Mapping[str, Source], update: Update, runtime: Runtime
 ) -> Losses:
     """The losses of an update's batches by the names of their sources, from one packed call of the encoder per rank."""
-    parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
-    packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
-    batch = packed.to(runtime.device)
+    own = [(sources[batch.source], distributed.own(batch.rows)) for batch in update]
+    parts = [source.inputs(rows) for source, rows in own]
+    known = [kept for source, rows in own if (kept := source.known(rows, runtime)) is not None]
     found: dict[str, BatchLoss] = {}
     with runtime.autocast():
-        hidden = encoder.forward_packed(batch, runtime.recompute)
-        tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
-        embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
+        tokens = embeddings = known
+        if len(known) < len(own):
+            ids, types = [i for part in parts for i in part.ids], [t for part in parts for t in part.types]
+            batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
+            hidden = encoder.forward_packed(batch, runtime.recompute)
+            tokens = [*hidden.split([sum(map(len, part.ids)) for part in parts])]
+            embeddings = [*pool(hidden, batch, pooling).split([len(part.ids) for part in parts])]
         for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):
             found[item.source] = sources[item.source].loss(states, pooled, part.targets, item.rows)
     return Losses(

@@ -6,6 +6,7 @@ from itertools import combinations, zip_longest
 import torch
 from torch import Tensor, nn
 
+from minbert.errors import InputError
 from multitask.base import distributed
 from multitask.base.device import widest_dtype
 from multitask.training.source import Batch, Losses, Trainable
@@ -24,6 +25,8 @@ class TaskGradients:
     def __init__(self, module: nn.Module, weights: Mapping[str, float]) -> None:
         self.weights = weights
         self.shared, self.own = split_parameters(module, list(weights))
+        if not self.shared:
+            raise InputError("freeze leaves no weights that tasks share, so their gradients cannot conflict")
         self.used = [False] * len(self.shared)  # whether any task uses the parameter; none uses the pooler
         sizes = [parameter.numel() for parameter in self.shared]
         first = self.shared[0]

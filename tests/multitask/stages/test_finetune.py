@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
+from minbert.errors import InputError
 from minbert.files import sha256_of_file
+from minbert.model import BertModel
 from multitask.base.device import start
 from multitask.base.keys import processor
 from multitask.base.runs import Artefact, Weights, locate_model
@@ -24,9 +27,10 @@ from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
+from multitask.stages import finetune as finetune_stage
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import Finetuning, finetune
-from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
@@ -303,3 +307,52 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
     ordered = replace(config, ordinal=("topic",))
     trained = Finetuning.load(begin, tmp_path / "tasks.toml", ordered, start("cpu", "fp32")).model.tasks["topic"]
     assert trained.declaration() == {**problem.model.tasks["topic"].declaration(), "ordinal": True}
+
+
+# Frozen layers.
+
+
+def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):
+    before, after = (
+        load_file(tiny_encoder / "model.safetensors"),
+        load_file(run(replace(CONFIG, freeze="1", epochs=1)).model_folder() / "model.safetensors"),
+    )
+    changed = {name for name, start_of in before.items() if not torch.equal(start_of, after[name])}
+    frozen = {name for name in before if name.startswith(("embeddings.", "encoder.layer.0."))}
+    assert not changed & frozen
+    assert {name for name in before if name.startswith("encoder.layer.1.")} <= changed
+
+
+def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_encoder, monkeypatch):
+    """Their weights are those of a training that computes the embeddings in each step, up to the order of sums."""
+    config = replace(CONFIG, freeze="encoder", encoder_dropout=0.3, epochs=2, conflicts_every=1)
+    once = run(config, folder="once")
+    before, after = load_file(tiny_encoder / "model.safetensors"), load_file(once.model_folder() / "model.safetensors")
+    assert all(torch.equal(start_of, after[name]) for name, start_of in before.items())
+    calls = []
+    forward = BertModel.forward_packed
+    monkeypatch.setattr(BertModel, "forward_packed", lambda *args: calls.append(args) or forward(*args))
+    assert sums(run(config, folder="again")) == sums(once)
+    few = len(calls)
+    monkeypatch.setattr(finetune_stage, "MOST_KEPT", 0)
+    each = run(config, folder="each")
+    assert len(calls) - few > few
+    heads = [load_file(found.model_folder() / "heads.safetensors") for found in (once, each)]
+    for name, found in heads[0].items():
+        torch.testing.assert_close(found, heads[1][name], atol=1e-4, rtol=1e-3)
+
+
+def test_what_cannot_be_frozen_is_one_line(run):
+    with pytest.raises(InputError, match=r"^freeze is 3; the encoder has 2 layers$"):
+        run(replace(CONFIG, freeze=3))
+    bare = replace(CONFIG, tasks=("similarity",), heads=HeadsConfig("none"), freeze="encoder")
+    with pytest.raises(
+        InputError, match=r"^freeze is encoder, which leaves nothing to train: the heads have no weights"
+    ):
+        run(bare)
+    with pytest.raises(
+        InputError, match="freeze leaves no weights that tasks share, so their gradients cannot conflict"
+    ):
+        run(replace(CONFIG, scheduler="pcgrad", freeze="encoder"))
+    with pytest.raises(InputError, match="freeze is for finetune; contrastive training trains the encoder"):
+        FuseConfig(replace(CONFIG, freeze=1))

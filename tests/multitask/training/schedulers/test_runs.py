@@ -111,7 +111,7 @@ def test_watching_conflicts_changes_nothing(run, name):
 
 
 def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
-    training = problem(config_of("batch_round_robin"))
+    training = problem(config_of("batch_round_robin", conflicts_every=1))
     looked = []
     original = type(training.scheduler).conflicts
     monkeypatch.setattr(
