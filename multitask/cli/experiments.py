@@ -198,7 +198,7 @@ def _scored(run: Artefact) -> RunResult | None:
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    return next((RunResult(run.folder, of, 0, ()) for of in folders if (of / "evaluation.json").is_file()), None)
+    return next((RunResult.read(run.folder, of) for of in folders if (of / "evaluation.json").is_file()), None)
 
 
 def _scored_now(run: Artefact) -> RunResult | None:

@@ -98,7 +98,7 @@ def conflicts(results: PresetResults) -> Section | None:
     for row, finished in (line for table in results.tables for line in table.rows):
         if runs := [run for run in finished if any(map(_cosines, run.history))]:
             # Rows of several tables can have the same runs.
-            panels.setdefault(tuple(run.folder.name for run in runs), (row.label, runs))
+            panels.setdefault(tuple(run.model for run in runs), (row.label, runs))
     drawn = {}
     for number, (label, runs) in enumerate(panels.values()):
         pairs = dict.fromkeys(pair for run in runs for line in run.history for pair in _cosines(line))
@@ -117,7 +117,7 @@ def conflicts(results: PresetResults) -> Section | None:
     return Section("conflicts", title, text, (picture,)) if picture else None
 
 
-def _cosines(line: dict[str, Any]) -> dict[str, float]:
+def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
     """The cosines in a line of metrics.jsonl, by pair of tasks; the line calls them `cosine TASK/TASK`."""
     seen = line["training"].items()
     return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
@@ -247,7 +247,7 @@ def best_model(results: PresetResults) -> BestModel | None:
     for table in results.tables:
         for row, runs in table.rows:
             for run in runs:
-                if run.folder.name == best:
+                if run.model == best:
                     overall, tasks = run.evaluation["overall"], _tasks(run, Path(results.record.data))
                     return BestModel(row.label, table.table.numbered_title, overall, tasks)
     return None

@@ -37,31 +37,54 @@ ProbedAt = Literal["training batches", "held-out sentences"]
 
 @dataclass(frozen=True)
 class RunResult:
-    """One finished run."""
+    """What is known of one finished run."""
 
-    folder: Path
-    """Of the final model: a training or an ensemble."""
-    evaluation_folder: Path
-    """Of its scores and predictions."""
+    model: str
+    """Name of the run with the final model: a training or an ensemble."""
+    evaluated: str
+    """Name of the run with its scores and predictions."""
     seed: int
-    chain: tuple[Artefact, ...]
+    evaluation: Mapping[str, Any]
+    """Overall score, scores and metrics of the best model, as in evaluation.json."""
+    history: Sequence[Mapping[str, Any]] = ()
+    """The lines of metrics.jsonl, one for each evaluation; none for an ensemble, which trains nothing."""
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+    """The answers to the dev set of each scored task."""
+    majorities: Mapping[str, float] = field(default_factory=dict)
+    """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
+    sources: Sequence[str] = ()
+    """The names of what a pre-training reads; none of other stages."""
+    chain: tuple[Artefact, ...] = ()
     """All its runs, parents first."""
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    """Of tasks that are scored by another metric than their own."""
 
-    @cached_property
-    def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, one for each evaluation; none for an ensemble, which trains nothing."""
-        return Artefact(self.folder).history() if (self.folder / "metrics.jsonl").is_file() else []
-
-    @cached_property
-    def evaluation(self) -> dict[str, Any]:
-        """Overall score, scores and metrics of the best model."""
-        found = Artefact(self.evaluation_folder).evaluation()
-        for task in self.metrics.keys() & found["scores"].keys():
-            found["measures"][task] = self.metrics[task]
-            found["scores"][task] = found["metrics"][task][self.metrics[task]]
-        return found
+    @classmethod
+    def read(
+        cls,
+        model: Path,
+        evaluated: Path,
+        seed: int = 0,
+        chain: tuple[Artefact, ...] = (),
+        metrics: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Read it from the folders of its model and its scores. `metrics` are those of tasks that have another one."""
+        evaluation = Artefact(evaluated).evaluation()
+        for task in (metrics or {}).keys() & evaluation["scores"].keys():
+            evaluation["measures"][task] = metric = (metrics or {})[task]
+            evaluation["scores"][task] = evaluation["metrics"][task][metric]
+        answers = {}
+        names = [f"{task}_{kind}" for task in evaluation["scores"] for kind in ("labels", "predictions")]
+        arrays = read_arrays(evaluated / "predictions.npz", *names)
+        for task, score in evaluation["scores"].items():
+            classes = len(evaluation["metrics"][task].get("confusion", ())) or None
+            labels, predictions = arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
+            answers[task] = Answers(labels, predictions, evaluation["measures"][task], classes, score)
+        labels_of = {task: of.labels for task, of in answers.items() if of.metric == "accuracy"}
+        majorities = {
+            task: float(np.unique(of, axis=0, return_counts=True)[1].max() / len(of)) for task, of in labels_of.items()
+        }
+        history = Artefact(model).history() if (model / "metrics.jsonl").is_file() else []
+        sources = read_json(model / "config.json").get("sources", ()) if (model / "config.json").is_file() else ()
+        return cls(model.name, evaluated.name, seed, evaluation, history, answers, majorities, sources, chain)
 
     @property
     def chosen_on_dev(self) -> bool:
@@ -73,27 +96,7 @@ class RunResult:
     def answering(self, task: str) -> str:
         """The run whose model answers a task: the one member that an ensemble asks, otherwise this run."""
         asked = list(self.evaluation.get("weights", {}).get(task, ()))
-        return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.folder.name  # RUN/checkpoints/MODEL
-
-    @cached_property
-    def answers(self) -> dict[str, Answers]:
-        """The answers to the dev set of each scored task."""
-        found = {}
-        names = [f"{task}_{kind}" for task in self.evaluation["scores"] for kind in ("labels", "predictions")]
-        arrays = read_arrays(self.evaluation_folder / "predictions.npz", *names)
-        for task, score in self.evaluation["scores"].items():
-            measure = self.evaluation["measures"][task]
-            classes = len(self.evaluation["metrics"][task].get("confusion", ())) or None
-            found[task] = Answers(arrays[f"{task}_labels"], arrays[f"{task}_predictions"], measure, classes, score)
-        return found
-
-    @cached_property
-    def majorities(self) -> dict[str, float]:
-        """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
-        labels = {task: of.labels for task, of in self.answers.items() if of.metric == "accuracy"}
-        return {
-            task: float(np.unique(of, axis=0, return_counts=True)[1].max() / len(of)) for task, of in labels.items()
-        }
+        return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.model  # RUN/checkpoints/MODEL
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""
@@ -103,12 +106,6 @@ class RunResult:
             for line in self.history
         ]
         return [] if None in scores else scores
-
-    @cached_property
-    def sources(self) -> Sequence[str]:
-        """The names of what a pre-training reads; none of other stages."""
-        sources: Sequence[str] = read_json(self.folder / "config.json").get("sources", ())
-        return sources
 
     def probed(self, statistic: str, place: ProbedAt = "training batches") -> list[tuple[int, float]]:
         """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
@@ -134,7 +131,7 @@ class Samples:
         found: dict[DevSet, dict[str, RunResult]] = {}
         for run in self.runs:
             for task in run.answers:
-                found.setdefault(self.dev_set(run, task), {})[run.evaluation_folder.name] = run
+                found.setdefault(self.dev_set(run, task), {})[run.evaluated] = run
         return found
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
@@ -150,7 +147,7 @@ class Samples:
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """The run's scores on resampled dev examples of a task, [samples]."""
-        dev_set, name = self.dev_set(run, task), run.evaluation_folder.name
+        dev_set, name = self.dev_set(run, task), run.evaluated
         if dev_set not in self.computed:
             runs = self._runs[dev_set]
             predictions = np.stack([other.answers[task].predictions for other in runs.values()])
@@ -390,7 +387,7 @@ class PresetResults:
             metrics = {task: first for task, (first, *_) in table.metrics.items()}
             for row in table.rows:
                 runs[table.key, row.key] = tuple(
-                    RunResult(folder / run.model, folder / run.evaluation, run.seed, chain, metrics)
+                    RunResult.read(folder / run.model, folder / run.evaluation, run.seed, chain, metrics)
                     for run in record.of_row(table.key, row.key)
                     if run.model is not None and run.evaluation is not None
                     for chain in [tuple(map(artefact, run.chain))]

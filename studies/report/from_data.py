@@ -77,25 +77,22 @@ def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Train
     table = Table(about.table, title, about.note, rows, about.reference, tuple(measures), groups, several)
     runs: dict[str, tuple[RunResult, ...]] = {row.key: () for row in rows}
     for (row, seed), of in sorted(values.items()):
-        run = RunResult(Path(f"{row} {seed}"), Path(f"{about.table} {row} {seed}"), seed, ())
         own = {task: of[metric][task] for task, metric in measures.items() if task in of.get(metric, {})}
         geometry = {name: of[name]["embeddings"] for name in FURTHER if "embeddings" in of.get(name, {})}
         all_metrics = {task: {name: of[name][task] for name in of if task in of[name]} for task in measures}
-        known = {
-            "evaluation": {"measures": measures, "scores": own, "geometry": geometry, "metrics": all_metrics},
-        }
-        run.__dict__.update(
-            known, majorities=majorities, **_history(trainings.get((about.table, row, seed), {}))
-        )  # not read from a folder
+        evaluation = {"measures": measures, "scores": own, "geometry": geometry, "metrics": all_metrics}
+        history, sources = _history(trainings.get((about.table, row, seed), {}))
+        name = f"{about.table} {row} {seed}"
+        run = RunResult(name, name, seed, evaluation, history, majorities=majorities, sources=sources)
         runs[row] += (run,)
     return TableResults(table, runs, SeedsAlone(()))
 
 
-def _history(training: Training) -> dict[str, Any]:
+def _history(training: Training) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """A training's lines as in metrics.jsonl, and the names of its sources."""
     history: list[dict[str, Any]] = []
     for step, of in sorted(training.items()):
         dev = {source: values for source, values in of.items() if source != TRAINING}
         history.append({"step": step, "training": of.get(TRAINING, {}), "dev": dev, "scores": {}})
     names = {name.partition(" ")[0] for line in history for name in line["training"] if not name.startswith(HELD_OUT)}
-    return {"history": history, "sources": tuple(sorted(names))}
+    return history, tuple(sorted(names))

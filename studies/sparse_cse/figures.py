@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from minbert.files import read_arrays
+from minbert.files import read_json
 from multitask.evaluation.statistics import Values
 from multitask.experiments.figures import OURS, Picture, Points, intervals, lines, render
 from multitask.experiments.report import Section, as_intervals, table_section
@@ -25,7 +25,7 @@ PRUNED = {
     START: "What is pruned: start weights, pruned as they are",
     OWN: "What is pruned: encoder trained here, pruned and rewound as in the paper",
 }
-KINDS = {"head": "heads", "neuron": "neurons"}
+UNITS = ("heads", "neurons")
 PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
 
 
@@ -103,7 +103,7 @@ def pruned_section(key: str, results: PresetResults) -> Section | None:
     known = {f"{share:.0%}": parts for share, parts in by_share.items() if parts is not None}
     if not known:
         return None
-    panels = {name: np.stack([parts[place] for parts in known.values()]) for place, name in enumerate(KINDS.values())}
+    panels = {name: np.stack([parts[place] for parts in known.values()]) for place, name in enumerate(UNITS)}
     texts = {name: np.char.mod("%.0f", 100 * shares) for name, shares in panels.items()}
     layers = [str(layer) for layer in range(panels["heads"].shape[1])]
     svg = matrices(panels, texts, list(known), layers, ("layer", "share removed of all"), PRUNED[key])
@@ -115,14 +115,13 @@ def pruned_section(key: str, results: PresetResults) -> Section | None:
 def removed(runs: Sequence[RunResult]) -> tuple[Values, Values] | None:
     """The share of each layer's heads and neurons that was removed, [layers] each, means over runs.
 
-    None without a run that was pruned. Layers of a start that was pruned before are padded with NaN.
+    None without a run that was pruned. Units that an earlier pruning removed do not count.
     """
     found = []
     for run in runs:
         for stage in (stage for stage in run.chain if stage.stage == "prune"):
-            arrays = read_arrays(stage.folder / "scores.npz")
-            there = {kind: ~np.isnan(arrays[f"{kind}_scores"]) for kind in KINDS}
-            found.append([1 - (arrays[f"{k}s_kept"] & of).sum(1) / of.sum(1) for k, of in there.items()])
+            layers = read_json(stage.folder / "pruning.json", dict)["layers"]
+            found.append([[1 - after / before for before, after in (of[kind] for of in layers)] for kind in UNITS])
     if not found:
         return None
     heads, neurons = np.mean(found, axis=0)

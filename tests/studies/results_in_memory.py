@@ -59,7 +59,7 @@ class OtherExamples(Samples):
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """[samples], the same deviations for every run, and a few of its own."""
-        shared, own = (np.random.default_rng([*text.encode()]) for text in (task, f"{task} {run.folder.name}"))
+        shared, own = (np.random.default_rng([*text.encode()]) for text in (task, f"{task} {run.model}"))
         noise = shared.normal(size=SAMPLES) + 0.1 * own.normal(size=SAMPLES)
         return run.evaluation["scores"][task] + EXAMPLES * noise
 
@@ -75,10 +75,9 @@ def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], s
     """
 
     def run(row: Row, seed: int) -> RunResult:
-        found, known = RunResult(folder, folder, seed, ()), trained(row, seed)
+        known = trained(row, seed)
         evaluation = {"scores": known.scores, "measures": dict.fromkeys(known.scores, "pearson")}
-        found.__dict__.update(history=history(known), evaluation=evaluation, sources=("unlabelled",))
-        return found
+        return RunResult(folder.name, folder.name, seed, evaluation, history(known), sources=("unlabelled",))
 
     runs = {row.key: tuple(run(row, seed) for seed in range(seeds)) for row in TABLES[key].rows}
     return TableResults(TABLES[key], runs, OtherExamples(()))

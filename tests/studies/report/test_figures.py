@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,12 +110,9 @@ def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn: list[Figu
     assert [len(figure.axes[0].lines) for figure in drawn] == [count] * shown
 
 
-def watched(folder: Path, history: list[dict[str, float]]) -> RunResult:
+def watched(name: str, history: list[dict[str, float]]) -> RunResult:
     """A run whose evaluations saw these means in training."""
-    folder.mkdir()
-    run = RunResult(folder, folder, 0, ())
-    run.__dict__["history"] = [{"training": line} for line in history]
-    return run
+    return RunResult(name, name, 0, {}, [{"training": line} for line in history])
 
 
 def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:
@@ -124,10 +120,10 @@ def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:
     return conflicts(SimpleNamespace(tables=[SimpleNamespace(rows=rows) for rows in made]))  # type: ignore[arg-type]
 
 
-def test_a_panel_for_each_row_whose_conflicts_were_watched(tmp_path: Path, drawn: list[Figure]) -> None:
-    first = watched(tmp_path / "0", [{"a": 1.0, "cosine a/b": 0.1, "cosine a/c": -0.2}, {"a": 1.0, "cosine a/b": 0.3}])
-    second = watched(tmp_path / "1", [{"cosine a/b": 0.2, "cosine a/c": -0.4}] * 2)
-    plain = watched(tmp_path / "2", [{"a": 1.0, "a positive cosine": 0.5}])
+def test_a_panel_for_each_row_whose_conflicts_were_watched(drawn: list[Figure]) -> None:
+    first = watched("0", [{"a": 1.0, "cosine a/b": 0.1, "cosine a/c": -0.2}, {"a": 1.0, "cosine a/b": 0.3}])
+    second = watched("1", [{"cosine a/b": 0.2, "cosine a/c": -0.4}] * 2)
+    plain = watched("2", [{"a": 1.0, "a positive cosine": 0.5}])
     assert section({"Average": (first, second), "Plain": (plain,)}, {"Again": (first, second)}) is not None
     (axes,) = drawn[0].axes
     assert axes.get_title() == "Average"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from minbert.files import write_json
 from multitask.base.runs import Artefact
 from multitask.experiments.table_results import RunResult
 from studies.engine.recipes import Recipes
@@ -73,15 +74,18 @@ def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None
         assert (highest.config.order, highest.config.share) == ("highest", share)  # the break test
 
 
+def pruned_run(folder: Path, heads: list[list[int]]) -> RunResult:
+    """Heads of each layer before and after; of two neurons, one is left."""
+    folder.mkdir()
+    write_json(folder / "pruning.json", {"layers": [{"heads": of, "neurons": [2, 1]} for of in heads]})
+    return RunResult(folder.name, folder.name, 0, {}, chain=(Artefact(folder),))
+
+
 def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
     """Two layers; the second head of the second layer was missing before, as after an earlier pruning."""
     runs = []
-    for seed, kept in enumerate(([[1, 1], [1, 0]], [[0, 1], [1, 0]])):
-        folder = tmp_path / f"prune-{seed}"
-        folder.mkdir()
-        scores = {"head_scores": [[0.1, 0.2], [0.3, np.nan]], "neuron_scores": [[1.0, 2.0], [3.0, 4.0]]}
-        np.savez(folder / "scores.npz", **scores, heads_kept=np.array(kept, bool), neurons_kept=np.eye(2, dtype=bool))
-        runs.append(RunResult(folder, folder, seed, (Artefact(folder),)))
+    for seed, heads in enumerate(([[2, 2], [1, 1]], [[2, 1], [1, 1]])):
+        runs.append(pruned_run(tmp_path / f"prune-{seed}", heads))
     heads, neurons = removed(runs) or ((), ())
     assert heads == pytest.approx([0.25, 0.0])
     assert neurons == pytest.approx([0.5, 0.5])
@@ -91,12 +95,8 @@ def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
 def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two layers with two heads and two neurons each, one row of numbers for each share with runs."""
     runs = {}
-    for share, kept in ((0.1, [[1, 1], [1, 0]]), (0.5, [[0, 1], [1, 0]])):
-        folder = tmp_path / f"prune-{share}"
-        folder.mkdir()
-        scores = dict.fromkeys(("head_scores", "neuron_scores"), np.ones((2, 2)))
-        np.savez(folder / "scores.npz", **scores, heads_kept=np.array(kept, bool), neurons_kept=np.eye(2, dtype=bool))
-        runs[pruned(share, "score")] = (RunResult(folder, folder, 0, (Artefact(folder),)),)
+    for share, heads in ((0.1, [[2, 2], [2, 1]]), (0.5, [[2, 1], [2, 1]])):
+        runs[pruned(share, "score")] = (pruned_run(tmp_path / f"prune-{share}", heads),)
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(figures, "matrices", lambda *given: drawn.append(given))
     results: Any = SimpleNamespace(finished_tables={figures.OWN: SimpleNamespace(runs=runs)})
