@@ -4,16 +4,15 @@
 
 results/NAME.parquet and results/curves/NAME.parquet take these tables from REPORT/results.parquet and
 REPORT/curves.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
-writes the pages' figures and verdicts. With --runs, results/runs/NAME.tar.xz takes the runs of these tables of a
-preset, with their dev predictions and without their models: after `tar -xf NAME.tar.xz -C RUNS` into a new folder,
-`experiments run` computes only further seeds of these tables. Other tables whose rows start from these runs need their
-models, and so new runs.
+writes the pages' figures and verdicts. With --runs, results/runs/NAME.parquet takes the runs of these tables of a
+preset, with their dev predictions and without their models: after `python -m scripts.published_runs NAME RUNS` into a
+new folder, `experiments run` computes only further seeds of these tables. Other tables whose rows start from these runs
+need their models, and so new runs.
 """
 
 import argparse
 import re
 import shutil
-import tarfile
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +23,12 @@ import pyarrow
 from pyarrow import compute, parquet
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_arrays, read_text, write_json, write_text
+from minbert.files import read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Artefact, without_folders
 from multitask.data.contamination import RECORD
 from multitask.experiments.record import Record
 from multitask.experiments.results import Results, save_curves
+from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
 
 
@@ -48,17 +48,16 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
 
 
 def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:
-    """Pack the runs of a preset's tables into a tar file, without their models and without the folders of this machine.
+    """Write the runs of a preset's tables as frames, without their models and without the folders of this machine.
 
     Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, a run
     is damaged, or the file's runs have another start or other data.
     """
     record = _of_tables(Record.read(folder, preset), keys)
-    with TemporaryDirectory() as temporary, atomic_file(file) as path:
+    with TemporaryDirectory() as temporary:
         packed = Path(temporary)
         if file.is_file():
-            with tarfile.open(file) as archive:
-                archive.extractall(packed, filter="data")
+            unpack(file, packed)
             earlier = Record.read(packed, preset)
             if (earlier.start, earlier.data) != (record.start, record.data):
                 raise InputError(f"{file}: has runs from {earlier.start} on {earlier.data}; take another name")
@@ -70,8 +69,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
         for unneeded in {run.name for run in packed.glob("*/")} - record.artefacts():
             shutil.rmtree(packed / unneeded)
         record.write(packed)
-        with tarfile.open(path, "w:xz") as archive:
-            archive.add(packed, ".", filter=_of_nobody)
+        pack(packed, file)
 
 
 def _of_tables(record: Record, keys: Collection[str]) -> Record:
@@ -84,15 +82,10 @@ def _of_tables(record: Record, keys: Collection[str]) -> Record:
     return replace(record, start=start, data=data, tables=tables, runs=runs)
 
 
-def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without the name of a user, and readable by all."""
-    return member.replace(uid=0, gid=0, uname="", gname="", mode=0o755 if member.isdir() else 0o644, deep=False)
-
-
 def _copy_without_model(run: Artefact, copy: Path) -> None:
     """A complete run without its model and what that was trained on, and with predictions in the digits of float16."""
     run.require_complete()
-    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, DONE))
+    shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, DONE, "scores.npz"))
     for path in copy.glob("*.json"):  # labels name the data's folder, ensembles those of their members
         text = read_text(path).replace(f"{run.folder.parent}/", "")
         write_text(path, re.sub(r'"/[^"]*/([^"/]*)"', r'"\1"', text))
@@ -116,5 +109,4 @@ if __name__ == "__main__":
     options = parser.parse_args()
     publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
     if options.runs is not None:
-        file = PAGES / "results" / "runs" / f"{options.name}.tar.xz"
-        publish_runs(options.runs, options.preset, file, options.tables)
+        publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables)

@@ -1,8 +1,8 @@
 """Write what docs/studies/ has from docs/studies/results/: `python -m scripts.refresh_study_pages`.
 
 A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of a `claims.py`. Its last two cells
-become the number that decides and the verdict, as the runs of results/runs/FILE.tar.xz have them, whose intervals cover
-other dev examples, or if they were not kept, the tables of results/FILE.parquet. The figures of all pages are drawn
+become the number that decides and the verdict. They are of the runs in results/runs/FILE.parquet, whose intervals cover
+other dev examples, or if these were not kept, of the tables in results/FILE.parquet. The figures of all pages are drawn
 from the same files. results/claims.csv has all claims about these tables.
 
 results/contrasts.csv has the other differences that pages name. A line says what is compared: means of rows, with keys
@@ -10,7 +10,6 @@ separated by "; ", less those of other rows, of a column, or of a measure of tra
 """
 
 import re
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -30,6 +29,7 @@ from multitask.experiments.record import Record
 from multitask.experiments.report import Section, as_intervals
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
+from scripts.published_runs import unpack
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
@@ -71,7 +71,7 @@ READINGS = {"multitask-report-small": 5}
 def published(name: str, pages: Path) -> PresetResults:
     """The tables of a file of results, those from runs that have been kept. Raises InputError if the two differ."""
     results = read_published(pages / "results", name)
-    packed = pages / "results" / "runs" / f"{name}.tar.xz"
+    packed = pages / "results" / "runs" / f"{name}.parquet"
     if not packed.is_file():
         return results
     folder = Path(unpacked(packed).name)
@@ -85,10 +85,9 @@ def published(name: str, pages: Path) -> PresetResults:
 
 @cache
 def unpacked(packed: Path) -> TemporaryDirectory[str]:
-    """A folder with the runs of a tar file, which is there until the process ends."""
+    """A folder with the runs of a file, which is there until the process ends."""
     folder = TemporaryDirectory(ignore_cleanup_errors=True)
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder.name, filter="data")
+    unpack(packed, Path(folder.name))
     return folder
 
 

@@ -5,7 +5,7 @@
 The score that ranks heads and neurons reads the training pairs of DATA, among which are test pairs of SENTEVAL.
 Sub-sets of a test that have read pairs have unread ones, too, whose sentences no training pair has. Differences are
 compared between the two. RUNS has the tables `sparsity-own` and `sparsity` of the preset `small`, e.g. those of
-docs/studies/results/runs/sparse-cse.tar.xz.
+docs/studies/results/runs/sparse-cse.parquet.
 """
 
 import argparse

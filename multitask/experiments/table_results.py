@@ -15,6 +15,7 @@ from minbert.files import read_arrays, read_json
 from multitask.base.runs import Artefact
 from multitask.evaluation.statistics import (
     LEVEL,
+    SAMPLES,
     Answers,
     SampledScores,
     Uncertain,
@@ -135,9 +136,9 @@ class Samples:
         return found
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
-        """The dev set on which a run was scored, and how."""
-        answers = run.answers[task]
-        return task, answers.metric, answers.labels.tobytes()
+        """The dev set on which a run was scored, and how. It is unknown where the answers are."""
+        labels = run.answers[task].labels.tobytes() if task in run.answers else b""
+        return task, run.evaluation["measures"][task], labels
 
     def scores(self, runs: Sequence[RunResult], task: str) -> SampledScores:
         """The scores of a row's runs, one for each seed."""
@@ -146,7 +147,9 @@ class Samples:
         return SampledScores([run.seed for run in runs], observed, resampled)
 
     def resampled(self, run: RunResult, task: str) -> Values:
-        """The run's scores on resampled dev examples of a task, [samples]."""
+        """The run's scores on resampled dev examples of a task, [samples]; always its score if answers are unknown."""
+        if task not in run.answers:
+            return np.full(SAMPLES, run.evaluation["scores"][task])
         dev_set, name = self.dev_set(run, task), run.evaluated
         if dev_set not in self.computed:
             runs = self._runs[dev_set]

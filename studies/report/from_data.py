@@ -8,31 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas
 
-from multitask.evaluation.statistics import SAMPLES, Values
 from multitask.experiments.record import Record
 from multitask.experiments.results import FURTHER, MEAN, STEPS, TRAINING, Results, TableScores
-from multitask.experiments.table_results import DevSet, PresetResults, RunResult, Samples, TableResults
+from multitask.experiments.table_results import PresetResults, RunResult, Samples, TableResults
 from multitask.experiments.tables import Row, Table
 from multitask.stages.settings import HELD_OUT
 from studies.engine.recipes import GROUPS
 
 Training: TypeAlias = dict[int, dict[str, dict[str, float]]]
 """Values by step, source and measure."""
-
-
-class SeedsAlone(Samples):
-    """Scores that are the same on other examples."""
-
-    def dev_set(self, run: RunResult, task: str) -> DevSet:
-        """One for each task."""
-        return task, run.evaluation["measures"][task], b""
-
-    def resampled(self, run: RunResult, task: str) -> Values:
-        """The run's score, again and again."""
-        return np.full(SAMPLES, run.evaluation["scores"][task])
 
 
 def read_published(folder: Path, name: str) -> PresetResults:
@@ -85,7 +71,7 @@ def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Train
         name = f"{about.table} {row} {seed}"
         run = RunResult(name, name, seed, evaluation, history, majorities=majorities, sources=sources)
         runs[row] += (run,)
-    return TableResults(table, runs, SeedsAlone(()))
+    return TableResults(table, runs, Samples(()))
 
 
 def _history(training: Training) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

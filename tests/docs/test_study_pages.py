@@ -3,7 +3,6 @@
 import csv
 import re
 import shutil
-import tarfile
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
@@ -23,6 +22,7 @@ from multitask.experiments.results import Results, TableScores, curves_as_data, 
 from multitask.experiments.table_results import PresetResults
 from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
+from scripts.published_runs import unpack
 from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_verdicts, claims, with_verdicts
 from studies.report.claims import judge
 from studies.report.from_data import read_published
@@ -200,7 +200,7 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives", "gradient"])
     (tmp_path / "results" / "runs").mkdir()
-    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["objectives"])
     verdicts = all_verdicts(tmp_path)
     covers = verdicts.set_index("key").covers
     assert (covers["modified-as-good"], covers["margin"]) == ("seeds and dev examples", "seeds")
@@ -222,7 +222,7 @@ def test_a_measure_of_training_has_no_interval_over_examples(
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
     (tmp_path / "results" / "runs").mkdir()
-    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["gradient"])
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["gradient"])
     covers = all_verdicts(tmp_path).set_index("key").covers
     assert (covers["margin"], covers["smaller-gap-in-batches"]) == ("seeds and dev examples", "seeds")
 
@@ -232,21 +232,21 @@ def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
 ) -> None:
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives"])
-    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.tar.xz", ["objectives"])
+    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["objectives"])
     (table,) = Results.load(tmp_path / "results" / "new.parquet").tables
     changed = replace(table, lines=table.lines.assign(value=table.lines.value + 0.001))
     Results((changed,)).save(tmp_path / "results" / "new.parquet")
-    with pytest.raises(InputError, match=r"new\.tar\.xz: other scores in table objectives than new\.parquet"):
+    with pytest.raises(InputError, match=r"new\.parquet: other scores in table objectives than new\.parquet"):
         all_verdicts(tmp_path)
 
 
-def test_runs_of_another_start_are_not_added_to_an_archive(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
+def test_runs_of_another_start_are_not_added_to_a_file(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
     runs = report[0]
-    publish_runs(runs.folder, "sample", tmp_path / "new.tar.xz", ["objectives"])
+    publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])
     shutil.copytree(runs.folder, tmp_path / "runs")
     replace(Record.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
-    with pytest.raises(InputError, match=r"new\.tar\.xz: has runs from .* take another name"):
-        publish_runs(tmp_path / "runs", "sample", tmp_path / "new.tar.xz", ["gradient"])
+    with pytest.raises(InputError, match=r"new\.parquet: has runs from .* take another name"):
+        publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 
 
 def test_tables_that_are_not_named_stay_as_they_are_published(
@@ -301,10 +301,8 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     write_json(model / "inputs.json", {**inputs, "labels": labels})
     Artefact(model).finish(7.5)
     for keys in (["2", "objectives"], ["objectives"], ["simulations"], ["2"]):
-        publish_runs(runs, "sample", tmp_path / "2.tar.xz", keys)
-    with tarfile.open(tmp_path / "2.tar.xz") as archive:
-        assert {(of.uid, of.gid, of.uname, of.gname) for of in archive.getmembers()} == {(0, 0, "", "")}
-        archive.extractall(tmp_path / "new", filter="data")
+        publish_runs(runs, "sample", tmp_path / "2.parquet", keys)
+    unpack(tmp_path / "2.parquet", tmp_path / "new")
     copy = Artefact(tmp_path / "new" / model.name)
     assert (copy.seconds, copy.kept_models()) == (7.5, {})
     labels = {"data": "data", "start": "a-model", "teacher": "a-run/checkpoints/best"}

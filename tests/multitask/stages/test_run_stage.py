@@ -1,13 +1,12 @@
 """A run's key follows what decides its bits and nothing else, and is known before anything is loaded."""
 
 import json
-import re
 import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import torch
 
@@ -30,7 +29,7 @@ from multitask.stages.settings import (
 )
 from multitask.tasks.declarations import load_tasks
 
-PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.tar.xz"
+PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.parquet"
 TASKS = """
 [tasks.topic]
 kind = "classification"
@@ -147,9 +146,8 @@ def test_a_task_that_is_not_trained_or_scored_does_not_matter(tasks_file):
 @pytest.mark.parametrize("stage", ["finetune", "evaluate"])
 def test_what_is_in_a_key_of_computing_and_tasks_is_that_of_published_runs(stage, tasks_file):
     """Otherwise `experiments run` would compute them again. They were trained with one thread."""
-    with tarfile.open(PUBLISHED) as archive:
-        name = next(name for name in archive.getnames() if re.match(rf"\./{stage}-.*/inputs.json", name))
-        published = json.load(archive.extractfile(name))
+    files = pandas.read_parquet(PUBLISHED)
+    [published, *_] = map(json.loads, files.text[files.run.str.startswith(f"{stage}-") & (files.file == "inputs.json")])
     found = key_of(
         stage_named(stage), ["a parent"], tasks_file, stage_named(stage).config(), replace(CPU, precision="bf16")
     )

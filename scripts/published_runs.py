@@ -1,0 +1,86 @@
+"""Take the runs of published tables into a folder of runs, from which further seeds go on.
+
+    python -m scripts.published_runs NAME RUNS
+
+docs/studies/results/runs/NAME.parquet has a line for each text file of each run (run, file, text), without models, and
+NAME-answers.parquet a line for each answer to a dev example (run, task, example, label, prediction).
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow
+from pyarrow import parquet
+
+from minbert.files import atomic_file, read_arrays, read_text, write_text
+from multitask.base.runs import DONE, Artefact, check_names
+
+PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
+ANSWERS = "predictions.npz"
+"""The file of a run with its answers. Its text in the frame says the types of the arrays."""
+TEXTS = (".json", ".jsonl", ".csv")
+
+
+def answers_of(file: Path) -> Path:
+    """The file of answers next to that of runs."""
+    return file.with_name(f"{file.stem}-answers.parquet")
+
+
+def pack(folder: Path, file: Path) -> None:
+    """Write the complete runs of a folder, and its record, as two frames."""
+    lines, answers = [("", path.name, read_text(path)) for path in sorted(folder.glob("*.json"))], [_answers("", "")]
+    for run in sorted(path.parent for path in folder.glob(f"*/{DONE}")):
+        texts = sorted(path for path in run.rglob("*") if path.suffix in TEXTS)
+        lines += [(run.name, path.relative_to(run).as_posix(), read_text(path)) for path in texts]
+        lines.append((run.name, DONE, str(Artefact(run).seconds)))
+        if (run / ANSWERS).is_file():
+            arrays = read_arrays(run / ANSWERS)
+            lines.append((run.name, ANSWERS, json.dumps({name: str(of.dtype) for name, of in arrays.items()})))
+            tasks = [name.removesuffix("_labels") for name in arrays if name.endswith("_labels")]
+            answers += [_answers(run.name, t, arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in tasks]
+    _write(pandas.DataFrame(lines, columns=["run", "file", "text"]), file)
+    encoding = {"prediction": "BYTE_STREAM_SPLIT", "example": "DELTA_BINARY_PACKED"}
+    how = {"use_dictionary": ["run", "task", "label"], "column_encoding": encoding}
+    _write(pandas.concat(answers, ignore_index=True), answers_of(file), **how)
+
+
+def _answers(run: str, task: str, labels: Any = (), predictions: Any = ()) -> pandas.DataFrame:
+    places = np.arange(len(labels), dtype=np.int32)
+    found = {"run": run, "task": task, "example": places, "label": labels, "prediction": predictions}
+    return pandas.DataFrame(found).astype({"run": str, "task": str, "label": float, "prediction": float})
+
+
+def _write(frame: pandas.DataFrame, file: Path, **how: Any) -> None:
+    with atomic_file(file) as temporary:
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        parquet.write_table(table, temporary, compression="zstd", compression_level=19, **how)
+
+
+def unpack(file: Path, folder: Path) -> None:
+    """Write the runs of two frames into a folder."""
+    frame = pandas.read_parquet(file)
+    check_names(filter(None, frame.run), file)
+    files = {(one.run, one.file): one.text for one in frame.itertuples()}
+    for run, name in files:
+        if name not in (DONE, ANSWERS):
+            write_text(folder / run / name, files[run, name])
+    for run, answers in pandas.read_parquet(answers_of(file)).groupby("run", sort=False):
+        kinds, arrays = json.loads(files[str(run), ANSWERS]), dict[str, Any]()
+        for task, of in answers.groupby("task", sort=False):
+            for name, values in ((f"{task}_labels", of.label), (f"{task}_predictions", of.prediction)):
+                arrays[name] = values.to_numpy().astype(kinds[name])
+        np.savez(folder / str(run) / ANSWERS, **arrays)
+    for run in [run for run, name in files if name == DONE]:
+        Artefact(folder / run).finish(float(files[run, DONE]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=sorted(file.stem for file in PUBLISHED.glob("*") if "answers" not in file.stem))
+    parser.add_argument("runs", type=Path)
+    options = parser.parse_args()
+    unpack(PUBLISHED / f"{options.name}.parquet", options.runs)
