@@ -51,16 +51,15 @@ pretrain = partial(run_stage, PRETRAIN)
 
 
 def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
-    """The sources, and the similarity dev set if it selects or is probed."""
-    needs_dev = config.select == "similarity" or config.probe_held_out is not None
-    similarity = [task for name, task in load_tasks(data).items() if needs_dev and name == "similarity"]
+    """The sources, and the dev set that selects or is probed."""
+    selecting = [task for name, task in load_tasks(data).items() if name == _selecting(config)]
     found = sources_of(config.sources, data)
-    return {**found, "tasks": [*found["tasks"], *declared(similarity)], "dev": rows_of(similarity, "dev")}
+    return {**found, "tasks": [*found["tasks"], *declared(selecting)], "dev": rows_of(selecting, "dev")}
 
 
 def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
-    task = _similarity(config, data)
+    task = _task_of_pairs(config, data)
     begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
@@ -76,28 +75,41 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     if task is not None:
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
+        if len(examples.classes) > 2:
+            raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
         warn_of_gaps(task, examples)
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
     train_run(run, begin, problem, config, config.probe_every)
 
 
-def _similarity(config: PretrainConfig, data: Path) -> Task | None:
+def _selecting(config: PretrainConfig) -> str | None:
+    """Name of the task whose dev set selects or is probed."""
+    return config.select if config.select != "last" else "similarity" if config.probe_held_out is not None else None
+
+
+def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
     """The task whose dev set selects or is probed; None if none is. Raises InputError if there is no such set."""
-    remedies = ["add --select last, which keeps the last state"] if config.select == "similarity" else []
-    remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
-    if not remedies:
+    if (name := _selecting(config)) is None:
         return None
-    needed = f"which the best state is chosen on; {' and '.join(remedies)}"
-    if (task := load_tasks(data).get("similarity")) is None:
-        raise InputError(f"{data}: has no task similarity, {needed}")
-    if not (dev := task.dev or task.source("train")).exists():
-        raise InputError(f"{dev}: no such file, {needed}")
+    remedies = ["add --select last, which keeps the last state"] if config.select != "last" else []
+    remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
+    tasks = load_tasks(data)
+    dev = {name: task.dev or task.source("train") for name, task in tasks.items() if task.pair and task.outputs <= 1}
+    if others := [other for other, source in dev.items() if other != name and source.exists()]:
+        remedies = [f"name another task of pairs ({', '.join(others)})", *remedies]
+    needed = f"which the best state is chosen on; {' or '.join(remedies)}"
+    if (task := tasks.get(name)) is None:
+        raise InputError(f"{data}: has no task {name}, {needed}")
+    if name not in dev:
+        raise InputError(f"{data}: {name} has no pairs with numbers or two classes, {needed}")
+    if not dev[name].exists():
+        raise InputError(f"{dev[name]}: no such file, {needed}")
     return task
 
 
 class HeldOut:
-    """Different first sentences of the similarity dev set, always the same, and the gradient that they would get.
+    """Different first sentences of the dev set, always the same, and the gradient that they would get.
 
     Training batches are probed as the objective sees them: projected, and after the encoder has been fitted to them.
     The sentences are held out, and embedded without the projection, as a user embeds them.
@@ -141,7 +153,7 @@ class Pretraining(SourceTraining):
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
     The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
-    loss. `dev` are similarity pairs, to select the best state on and to probe; `has_positives`: their scores, from 0 to
+    loss. `dev` are pairs, to select the best state on and to probe; `has_positives`: their scores, from 0 to
     5, tell the positive ones.
     """
 
@@ -246,7 +258,7 @@ class Pretraining(SourceTraining):
         metrics = metrics_of_embeddings(
             self.begin.encoder, self.begin.pooling, self.dev, self.runtime, self.has_positives
         )
-        return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
+        return Evaluation({self.config.select: metrics}, {self.config.select: metrics["spearman"]})
 
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The start weights' value of the correlation that selects models."""

@@ -197,14 +197,15 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
-    select: Literal["similarity", "last"] = "similarity"
-    """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
+    select: str = "similarity"
+    """Keep the state whose cosines have the best Spearman correlation with the labels of this task's dev set: numbers,
+    or the second of two classes. `last` keeps the last state."""
     probe_every: Count | None = None
     """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
     training. Labelled sources are not probed."""
     probe_held_out: Annotated[int, Field(ge=2)] | None = None
-    """At the same steps, also probe this many sentences of the similarity dev set, each in two dropout views, without
-    the projection. Does not change the training."""
+    """At the same steps, also probe this many sentences of this dev set (of similarity, if the last state is kept), in
+    two dropout views each, without the projection. Does not change the training."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:

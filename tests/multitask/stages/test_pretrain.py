@@ -569,3 +569,52 @@ def test_a_collapsed_encoder_is_told_from_one_with_near_embeddings(stage, proble
         assert found.fault() == ""
         norm.weight.zero_()
         assert found.fault().startswith("the encoder has collapsed")
+
+
+@pytest.fixture
+def own_pairs(tmp_path) -> Path:
+    """A tasks file: pairs with two classes, pairs with three, and sentences."""
+    texts = [f"Sentence {word} about {topic}." for word in ("one", "two", "three") for topic in ("rain", "music")]
+    rows = [
+        f"{a},{b},{'yes' if a[-6:] == b[-6:] else 'no'},{['n', 'e', 'c'][(i + j) % 3]}\n"
+        for i, a in enumerate(texts)
+        for j, b in enumerate(texts)
+        if i < j
+    ]
+    (tmp_path / "pairs.csv").write_text("a,b,same,nli\n" + "".join(rows), encoding="utf-8")
+    declared = 'kind = "pair_classification"\ntext = ["a", "b"]\ntrain = "pairs.csv"\ndev = "pairs.csv"\n'
+    (tmp_path / "tasks.toml").write_text(
+        f'[tasks.same]\n{declared}label = "same"\nlabels = ["no", "yes"]\n[tasks.nli]\n{declared}label = "nli"\n'
+        '[tasks.topic]\nkind = "classification"\ntext = "a"\nlabel = "nli"\ntrain = "pairs.csv"\n',
+        encoding="utf-8",
+    )
+    return tmp_path / "tasks.toml"
+
+
+def test_pairs_of_two_classes_select(run, own_pairs):
+    artefact = run(replace(CONFIG, sources=("same",), select="same", epochs=2), data=own_pairs)
+    lines = [line["scores"]["same"] for line in artefact.history()]
+    assert len(lines) == 2
+    best = json.loads((artefact.folder / "best.json").read_text())
+    assert list(best) == ["same"]
+    encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
+    rows = [line.split(",") for line in (own_pairs.parent / "pairs.csv").read_text().splitlines()[1:]]
+    first, second = (encoder.encode([row[column] for row in rows], normalize=True) for column in (0, 1))
+    expected = spearmanr((first * second).sum(axis=1), [row[2] == "yes" for row in rows]).statistic
+    assert max(lines) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("select", "problem"),
+    [
+        ("nli", r"pairs\.csv: 3 classes cannot select; expected two"),
+        (
+            "topic",
+            r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, nli\) or add",
+        ),
+        ("sam", r"has no task sam, which the best state is chosen on; name another"),
+    ],
+)
+def test_other_tasks_do_not_select(run, own_pairs, select, problem):
+    with pytest.raises(InputError, match=problem):
+        run(replace(CONFIG, sources=("same",), select=select), data=own_pairs)
