@@ -148,7 +148,8 @@ def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, ro
 
 def test_different_labels_of_a_text_are_a_warning_with_file_and_lines(folder, tokenizer):
     path = folder / "sts-train.csv"
-    path.write_text(path.read_text() + "e\tp\tq\t5\nf\tp\tq\t4.5\ng\tr\ts\t2.2\n")
+    half_apart = "h\tu\tv\t0.2\ni\tu\tv\t2.7\n"  # in fp32 a little more than half
+    path.write_text(path.read_text() + "e\tp\tq\t5\nf\tp\tq\t4.5\ng\tr\ts\t2.2\n" + half_apart)
     assert [hint for hint in check_data(folder, tokenizer).hints if "unknown" not in hint] == [
         f"{path}: 1 pair has different labels for similarity (more than half the range apart), "
         'first "p", "q" in lines 2 (0.0) and 6 (5.0); correct or remove such rows'
