@@ -13,9 +13,15 @@ from minbert.files import read_json
 from minbert.settings import Share, read_as, settings
 
 ModelType = Literal["bert", "roberta"]
+"""The families. A vocabulary can be learned for each."""
 
-# Defaults of a RoBERTa's config.json that differ from a BERT's.
-ROBERTA_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "pad_token_id": 1}
+ARCHITECTURES: dict[str, tuple[str, ModelType, int]] = {
+    "bert": ("BertModel", "bert", 30522),
+    "roberta": ("RobertaModel", "roberta", 50265),
+    "xlm-roberta": ("XLMRobertaModel", "roberta", 30522),
+    "camembert": ("CamembertModel", "roberta", 30522),
+}
+"""By `model_type`: transformers' class, the family that computes it, and `vocab_size` of a config.json without any."""
 
 # Further values in which the published models of the two families differ.
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -36,13 +42,13 @@ Size = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
 
 @settings
 class BertConfig:
-    """Architecture of a BERT or RoBERTa encoder, with the names of `config.json` and bert-base-uncased's defaults.
+    """Architecture of an encoder of BERT's or RoBERTa's family: the names of `config.json`, bert-base-uncased's defaults.
 
     Raises:
         InputError: the sizes do not fit together.
     """
 
-    model_type: ModelType = "bert"
+    model_type: Literal["bert", "roberta", "xlm-roberta", "camembert"] = "bert"
     vocab_size: Size = 30522
     hidden_size: Size = 768
     num_hidden_layers: Annotated[int, Field(ge=0, le=MOST_LAYERS)] = 12
@@ -82,9 +88,14 @@ class BertConfig:
                 raise InputError(f"{name} is {list(kept)!r:.60}; expected {layers} numbers from {least} to {most}")
 
     @property
+    def family(self) -> ModelType:
+        """The architecture. Of models of a family, only the tokenizers differ."""
+        return ARCHITECTURES[self.model_type][1]
+
+    @property
     def position_offset(self) -> int:
         """Index of a sentence's first position embedding: RoBERTa counts from `pad_token_id` + 1, BERT from 0."""
-        return self.pad_token_id + 1 if self.model_type == "roberta" else 0
+        return self.pad_token_id + 1 if self.family == "roberta" else 0
 
     @property
     def max_length(self) -> int:
@@ -128,7 +139,7 @@ class BertConfig:
             InputError: values of the wrong type, or sizes that do not fit together.
         """
         supported = {
-            "model_type": ("bert", "roberta"),
+            "model_type": tuple(ARCHITECTURES),
             "hidden_act": ("gelu",),
             "position_embedding_type": ("absolute",),
             "is_decoder": (False,),
@@ -142,9 +153,10 @@ class BertConfig:
                 )
         known = {field.name for field in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
-        if taken.get("pad_token_id", 0) is None and values["model_type"] == "bert":
+        _, family, vocabulary = ARCHITECTURES[values["model_type"]]
+        if taken.get("pad_token_id", 0) is None and family == "bert":
             del taken["pad_token_id"]  # a BERT without a padding token; no position depends on it
-        defaults = ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}
+        defaults = {"vocab_size": vocabulary} | ({"pad_token_id": 1} if family == "roberta" else {})
         found: BertConfig = read_as(cls, json.dumps(defaults | taken), source)
         return found
 
@@ -162,9 +174,8 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `config.json`; `transformers.AutoModel` reads it as the same encoder unless it is pruned."""
-        architecture = {"bert": "BertModel", "roberta": "RobertaModel"}[self.model_type]
         return self.values() | {
-            "architectures": [architecture],
+            "architectures": [ARCHITECTURES[self.model_type][0]],
             "hidden_act": "gelu",
             "position_embedding_type": "absolute",
         }

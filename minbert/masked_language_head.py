@@ -55,7 +55,7 @@ class MaskedLanguageHead(nn.Module):
 
     def tensors(self, config: BertConfig) -> dict[str, Tensor]:
         """The head's tensors under the names of the model's family, as checkpoints store them."""
-        family = ("bert", "roberta").index(config.model_type)
+        family = ("bert", "roberta").index(config.family)
         return {NAMES[name][family]: tensor for name, tensor in self.state_dict().items()}
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as RustTokenizer
+from tokenizers.models import Unigram
 from torch import Tensor
 
 from minbert.config import BertConfig
@@ -76,8 +77,11 @@ class Tokenizer:
         flagged = [index for index, token in backend.get_added_tokens_decoder().items() if token.special]
         named = [index for text in special.values() if (index := backend.token_to_id(text)) is not None]
         self.special_ids = tuple(sorted({*flagged, *named}))
-        unknown = backend.token_to_id(getattr(backend.model, "unk_token", None) or "")
-        self.unknown_id = -1 if unknown is None else int(unknown)
+        unknown, space = getattr(backend.model, "unk_token", None), ""
+        if isinstance(backend.model, Unigram):  # which knows its unknown token by number alone
+            unknown, space = special["unk_token"], "▁"
+        found = (backend.token_to_id(text or "") for text in (unknown, space))
+        self.unknown_id, self.space_id = (-1 if index is None else int(index) for index in found)
 
     @property
     def vocabulary_size(self) -> int:
@@ -123,7 +127,7 @@ class Tokenizer:
 
     def _cannot_read(self, text: str | tuple[str, str], row: list[int]) -> bool:
         """Whether most tokens of a text are unknown, or a text that is not empty has none."""
-        own = len(row) - self.backend.num_special_tokens_to_add(isinstance(text, tuple))
+        own = len(row) - self.backend.num_special_tokens_to_add(isinstance(text, tuple)) - row.count(self.space_id)
         return row.count(self.unknown_id) > own / 2 if own else bool("".join(text))
 
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
@@ -205,7 +209,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     companions = {file: read_bytes(folder / file) for file in TOKENIZER_FILES if (folder / file).is_file()}
     values = read_json(folder / "config.json", dict)
     config = BertConfig.from_dict(values, str(folder / "config.json"))
-    backend, special, kind = read_tokenizer(folder, config.model_type, values.get("tokenizer_class"))
+    backend, special, kind = read_tokenizer(folder, config, values.get("tokenizer_class"))
     settings = {"tokenizer_class": kind} | json.loads(companions.get("tokenizer_config.json", "{}"))
     companions["tokenizer_config.json"] = json.dumps(settings, indent=2).encode()  # the default depends on the model
     tokenizer = Tokenizer(backend, config.max_length, companions, str(folder), special)

@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as RustTokenizer
 
-from minbert.config import ModelType
+from minbert.config import ARCHITECTURES, BertConfig, ModelType
 from minbert.errors import InputError
 from minbert.files import read_json, read_text
 
@@ -37,7 +37,7 @@ COMPUTED = {"truncation_side": "right", "padding_side": "right", "split_special_
 LISTS = ("extra_special_tokens", "additional_special_tokens")  # the new name and the old one
 
 
-def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tuple[RustTokenizer, dict[str, str], str]:
+def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[RustTokenizer, dict[str, str], str]:
     """The tokenizer in a checkpoint's folder, its special tokens by name, such as `pad_token`, and its class.
 
     `kind` is the class that config.json names, if any.
@@ -49,7 +49,7 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
     stored = _parsed(path, RustTokenizer.from_str, read_text(path)) if path.is_file() else None
     try:
         settings, added = _settings_and_added_tokens(folder, stored)
-        kind = str(settings.get("tokenizer_class") or kind or model_type.capitalize())
+        kind = str(settings.get("tokenizer_class") or kind or ARCHITECTURES[config.model_type][0].removesuffix("Model"))
         family = CLASSES.get(kind := kind.removesuffix("Fast").removesuffix("Tokenizer"))
         special = _special_tokens((SPECIALS[family] if family else {}) | settings)
         backend = _of_family(family, _model(folder, family, stored), settings) if family else stored
@@ -87,7 +87,7 @@ def read_tokenizer(folder: Path, model_type: ModelType, kind: str | None) -> tup
         backend.model.unk_token = texts["unk_token"] if family == "bert" else None
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     backend.add_tokens([token for token in special.values() if token.content not in known])
-    return backend, SPECIALS[model_type] | texts, f"{kind}Tokenizer"
+    return backend, SPECIALS[config.family] | texts, f"{kind}Tokenizer"
 
 
 def _settings_and_added_tokens(
