@@ -42,7 +42,7 @@ Size = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
 
 @settings
 class BertConfig:
-    """Architecture of an encoder of BERT's or RoBERTa's family: the names of `config.json`, bert-base-uncased's defaults.
+    """Architecture of an encoder: the names of `config.json`, with bert-base-uncased's values as defaults.
 
     Raises:
         InputError: the sizes do not fit together.
