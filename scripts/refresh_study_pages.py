@@ -26,7 +26,7 @@ from multitask.data.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
 from multitask.experiments.record import Record
-from multitask.experiments.report import Section, as_intervals
+from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
 from scripts.published_runs import unpack
@@ -38,7 +38,7 @@ from studies.multitask_report.claims import EQUALITIES, ORDERINGS
 from studies.report.claims import SCORE, Claim, Measure, fall, judge, last, last_score
 from studies.report.claims import Results as ClaimResults
 from studies.report.from_data import read_published
-from studies.report.study_page import MARKS
+from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
 from studies.study import all_studies
 

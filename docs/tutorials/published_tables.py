@@ -17,7 +17,7 @@
 # %%
 from pathlib import Path
 
-from multitask.experiments import Results
+from multitask.experiments.results import Results
 
 DATA = Path("docs/studies/results")
 for file in sorted(DATA.glob("*.parquet")):

@@ -29,7 +29,7 @@
 # reference row) stands in every line of the row. A row that is not scored on a task has one line without a value there; we drop these lines.
 
 # %%
-from multitask.experiments import Results
+from multitask.experiments.results import Results
 
 scores = Results.load("report/results.parquet").to_pandas().dropna(subset="value")
 print(scores[["label", "seed", "task", "metric", "value", "low", "high"]].round(3).to_string(index=False))

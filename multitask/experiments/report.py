@@ -56,20 +56,6 @@ class Section:
     table: pandas.DataFrame | None = None
 
 
-def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> Section | None:
-    """A section with a table's title and note. None without figures."""
-    table, there = results.table, tuple(picture for picture in pictures if picture)
-    return Section(table.key, table.numbered_title, table.note, there) if there else None
-
-
-def as_intervals(tests: pandas.DataFrame) -> dict[str, Interval]:
-    """Differences of `table_results.compared` by name for a picture; those that are not significant are hollow."""
-    return {
-        str(name): Interval(test.difference, test.low, test.high, hollow=not test.significant)
-        for name, test in tests.iterrows()
-    }
-
-
 def learning_curves(results: TableResults) -> Picture | None:
     """The dev scores after every epoch, a panel for each column that training measured. None without curves.
 

@@ -2,7 +2,7 @@
 
 `multitask experiments run` writes the file `report/results.parquet`.
 
-    from multitask.experiments import Results
+    from multitask.experiments.results import Results
     scores = Results.load("report/results.parquet").to_pandas()
 """
 

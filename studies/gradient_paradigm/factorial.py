@@ -13,11 +13,12 @@ import pandas
 
 from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.figures import Picture, intervals
-from multitask.experiments.report import Section, as_intervals
+from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, TableResults, compared
 from multitask.experiments.text import difference
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
 from studies.report.claims import LEAST_SEEDS
+from studies.report.study_page import as_intervals
 
 Cell = frozenset[str]
 """The factors that are on."""

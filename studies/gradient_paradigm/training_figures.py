@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from multitask.experiments.figures import Picture, lines, over_seeds
-from multitask.experiments.report import Section, table_section
+from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, ProbedAt, RunResult, TableResults
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
 from studies.gradient_paradigm.tables_of_sweeps import MEANINGS, SYMBOLS, swept
 from studies.report.claims import SCORE
+from studies.report.study_page import table_section
 
 Track = Callable[[RunResult], Sequence[tuple[float, float]]]
 """From a run to steps and values."""

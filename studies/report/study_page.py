@@ -1,5 +1,6 @@
 """The page of the studies: verdicts on the papers' claims and their figures; and the report with it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,8 +9,16 @@ import pandas
 from multitask.cli import experiments
 from multitask.data.markup import markdown_table, markdown_text, rows_of
 from multitask.evaluation.text_tables import capitalized
-from multitask.experiments.report import report_of, section_markdown, section_pictures, warnings_of, write_pages
-from multitask.experiments.table_results import PresetResults
+from multitask.experiments.figures import Interval, Picture
+from multitask.experiments.report import (
+    Section,
+    report_of,
+    section_markdown,
+    section_pictures,
+    warnings_of,
+    write_pages,
+)
+from multitask.experiments.table_results import PresetResults, TableResults
 from studies.engine.commands import RunPresets
 from studies.engine.presets import SAMPLE
 from studies.report.command import Report
@@ -86,3 +95,17 @@ def _claims(judged: pandas.DataFrame) -> str:
         "Found": judged.evidence.map(markdown_text),
     }
     return markdown_table(rows_of(pandas.DataFrame(columns)), 4)
+
+
+def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> Section | None:
+    """A section with a table's title and note. None without figures."""
+    table, there = results.table, tuple(picture for picture in pictures if picture)
+    return Section(table.key, table.numbered_title, table.note, there) if there else None
+
+
+def as_intervals(tests: pandas.DataFrame) -> dict[str, Interval]:
+    """Differences of `table_results.compared` by name for a picture; those that are not significant are hollow."""
+    return {
+        str(name): Interval(test.difference, test.low, test.high, hollow=not test.significant)
+        for name, test in tests.iterrows()
+    }

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from minbert.files import read_json
 from multitask.evaluation.statistics import Values
 from multitask.experiments.figures import OURS, Picture, Points, intervals, lines, render
-from multitask.experiments.report import Section, as_intervals, table_section
+from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, RunResult, TableResults, compared
 from studies.engine.recipes import GROUPS, STS, TRANSFER
+from studies.report.study_page import as_intervals, table_section
 from studies.sparse_cse.tables import CRITERIA, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
 
 START, OWN = "sparsity", "sparsity-own"

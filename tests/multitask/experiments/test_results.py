@@ -11,8 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from minbert.errors import InputError
-from multitask.experiments import Results
-from multitask.experiments.results import LINE, METADATA, Column, Description, TableScores, frame_of
+from multitask.experiments.results import LINE, METADATA, Column, Description, Results, TableScores, frame_of
 
 COLUMNS = (
     Column("overall", "mean", "Overall", True, 3, 2, 1, 0),

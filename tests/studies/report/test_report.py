@@ -20,9 +20,9 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Artefact
 from multitask.evaluation import text_tables
-from multitask.experiments import Results, report
+from multitask.experiments import report
 from multitask.experiments.record import Record, RecordedRun
-from multitask.experiments.results import scores_as_data
+from multitask.experiments.results import Results, scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL, Row, Table
 from multitask.experiments.text import score_table
