@@ -85,12 +85,15 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
     """Replace `auto`: the mean if the start weights were tuned with it, otherwise the first token, as in the report.
 
     How they were tuned is recorded in our own multitask.json, or in sentence-transformers' `1_Pooling/config.json`.
+    Raises InputError if it was in another way.
     """
     if pooling != "auto":
         return pooling
     if (found := read_description(folder)) is not None:
         return found.pooling
-    return "mean" if "mean" in stored_pooling(folder) else "cls"
+    if (stored := stored_pooling(folder)) not in ((), ("mean",), ("cls",)):
+        raise InputError(f"{folder / POOLING}: pools by {' and '.join(stored)}; to compute cls or mean, set pooling")
+    return "mean" if stored == ("mean",) else "cls"
 
 
 def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:

@@ -1,6 +1,7 @@
 """Encoders of other architectures: values equal those of transformers, and which models need sentence-transformers."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertM
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from multitask.models.model_folder import resolve_pooling
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 
@@ -157,6 +159,12 @@ def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
     assert reason is not None
     assert obstacle in reason
     assert str(folder) in reason
+    with pytest.raises(InputError, match=re.escape(f"{folder}")):  # its numbers would be other ones
+        SentenceEncoder.load(folder, **EXACT)
+    if "pools" in obstacle:  # a training could not tell what is meant either
+        with pytest.raises(InputError, match=obstacle):
+            resolve_pooling("auto", folder)
+        assert resolve_pooling("mean", folder) == SentenceEncoder.load(folder, pooling="mean", **EXACT).pooling
 
 
 # Refusals.
