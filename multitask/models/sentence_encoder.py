@@ -76,10 +76,10 @@ class SentenceEncoder:
             InputError: no such model, or one whose embeddings need more than this encoder and `pooling` is `auto`.
         """
         folder = locate_model(name, revision)
-        if pooling == "auto" and (reason := why_not_minbert(folder)) is not None:
-            raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
         runtime = start(device, precision)
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
+        if pooling == "auto" and (reason := why_not_minbert(folder)) is not None:
+            raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
         if not keep_layers:
             model = for_inference(model, runtime)
         tokenizer = load_tokenizer(str(folder))
