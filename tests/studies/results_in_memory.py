@@ -18,17 +18,11 @@ EXAMPLES = 0.001  # standard deviation of a score over other examples
 
 @dataclass(frozen=True)
 class Trained:
-    """What is known of a row's training with a seed.
+    """What is known of a row's training with a seed."""
 
-    Args:
-        scores: of each task.
-        curve: dev scores at the evaluations.
-        first: statistics of the probe at the first evaluation, on training batches and on held-out sentences.
-        end: the same at the last one.
-    """
-
-    scores: Mapping[str, float]
-    curve: Sequence[float] = ()
+    scores: Mapping[str, float]  # of each task
+    curve: Sequence[float] = ()  # dev scores at the evaluations
+    # statistics of the probe, on training batches and on held-out sentences, at the first and at the last evaluation
     first: Mapping[str, float] | None = None
     end: Mapping[str, float] | None = None
 
@@ -65,14 +59,7 @@ class OtherExamples(Samples):
 
 
 def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], seeds: int = 3) -> TableResults:
-    """Results of a table whose rows were all trained with so many seeds.
-
-    Args:
-        folder: where runs would be.
-        key: of the table.
-        trained: what is known of a row with a seed.
-        seeds: how many.
-    """
+    """Results of a table whose rows were all trained with so many seeds; `folder` would have the runs."""
 
     def run(row: Row, seed: int) -> RunResult:
         known = trained(row, seed)

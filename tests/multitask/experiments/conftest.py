@@ -10,7 +10,7 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Weights
 from multitask.experiments.engines import Engine
 from multitask.experiments.run import run_preset
-from multitask.experiments.tables import Experiment, Node, Preset, Row, experiment
+from multitask.experiments.tables import Node, Preset, Row, experiment
 from multitask.stages.settings import REPORT, FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import OptimizerConfig
 
@@ -42,18 +42,13 @@ def recipes(tiny_encoder: Path, grid_data: Path) -> Recipes:
     return Recipes(Weights(str(tiny_encoder)), grid_data, multitask, supervised)
 
 
-def preset_of(recipes: Recipes, experiments: tuple[Experiment, ...]) -> Preset:
-    """Tables to compute."""
-    return Preset("sample", recipes.start, recipes.data, experiments)
-
-
 def two_rows(recipes: Recipes) -> Preset:
     """The grid."""
     lines = [
         (Row("none", "None"), recipes.finetune(recipes.start)),
         (Row("nli", "NLI"), recipes.finetune(recipes.nli(epochs=1))),
     ]
-    return preset_of(recipes, (experiment("1", "", "", lines),))
+    return Preset("sample", recipes.start, recipes.data, (experiment("1", "", "", lines),))
 
 
 def options(runs: Path) -> RunOptions:

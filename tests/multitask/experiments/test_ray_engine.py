@@ -10,8 +10,8 @@ import pytest
 from multitask.base.options import RunOptions
 from multitask.experiments.engines import Engine
 from multitask.experiments.run import run_preset
-from multitask.experiments.tables import Row, experiment
-from tests.multitask.experiments.conftest import Recipes, files, preset_of
+from multitask.experiments.tables import Preset, Row, experiment
+from tests.multitask.experiments.conftest import Recipes, files
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]
 
@@ -22,7 +22,7 @@ def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, mo
     from multitask.experiments.engines import Ray
 
     lines = [(Row(str(n), f"{n} epochs"), recipes.finetune(recipes.nli(epochs=n))) for n in (1, 2, 3, 4)]
-    preset = preset_of(recipes, (experiment("1", "", "", lines),))
+    preset = Preset("sample", recipes.start, recipes.data, (experiment("1", "", "", lines),))
     alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), Engine())
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
