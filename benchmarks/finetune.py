@@ -35,7 +35,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BertModel as TheirModel
 from transformers.utils import logging
 
-from benchmarks.measure import added_memory, alternate, in_new_process, machine, matrix_rate, print_table
+from benchmarks.measure import START, added_memory, alternate, in_new_process, machine, matrix_rate, print_table
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
@@ -175,7 +175,7 @@ def build_problem(
     runtime = replace(start(device, precision), recompute=recompute)
     make_deterministic(runtime)
     seed_everything(0)
-    tokenizer = load_tokenizer("all-minilm-l6-v2")
+    tokenizer = load_tokenizer(START)
     config = replace(REPORT, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
     model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)

@@ -32,7 +32,7 @@ from torch.nn.functional import cosine_similarity
 
 from benchmarks import finetune, pretrain
 from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
-from benchmarks.measure import machine, matrix_rate
+from benchmarks.measure import START, machine, matrix_rate
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
 from minbert.packing import PackedBatch
@@ -153,7 +153,7 @@ def same_bits(sizes: Sizes) -> Iterator[Row]:
         start = Path(folder) / "start"
         torch.manual_seed(0)
         BertModel(SHAPES[sizes.shapes[0]]).save(start)
-        load_tokenizer("all-minilm-l6-v2").save(start)
+        load_tokenizer(START).save(start)
         for precision in ("bf16", "fp32"):
             chosen = ["--start", start, "--data", sizes.data, "--device", sizes.device, "--precision", precision]
             expected, again = (trained(Path(folder) / precision / name, chosen) for name in ("first", "second"))

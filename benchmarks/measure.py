@@ -1,6 +1,7 @@
 """What the benchmarks share: timings in turns, memory of a process of its own, the machine, and tables."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import torch
 from multitask.base.keys import machine_name
 
 MIB = 2**20
+
+START = os.environ.get("BENCHMARK_START", "all-minilm-l6-v2")
+"""Whose tokenizer the benchmarks use: a folder, on a machine without the package of all-MiniLM-L6-v2."""
 
 
 def alternate(sides: Mapping[str, Callable[[int], object]], rounds: int) -> dict[str, list[float]]:

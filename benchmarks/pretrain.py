@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
-from benchmarks.measure import added_memory, in_new_process, machine, print_table
+from benchmarks.measure import START, added_memory, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
 from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
@@ -56,7 +56,7 @@ def prepare(
     seed_everything(0)
     runtime = start(device, precision)
     make_deterministic(runtime)
-    tokenizer = load_tokenizer("all-minilm-l6-v2")
+    tokenizer = load_tokenizer(START)
     encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)
     projection = build_projection(config.projection, encoder.config.hidden_size)
