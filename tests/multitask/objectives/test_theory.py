@@ -177,7 +177,7 @@ def test_moving_partners_carry_a_gap_beyond_the_gate() -> None:
 
 
 def threshold(u: Tensor, v: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """r*, p = 1 − s² and e = ‖P x̄‖² − r*² p."""
+    """r₀, p = 1 − s² and e = ‖P x̄‖² − r₀² p."""
     positive = tangential(v, u).square().sum()
     least = tangential(v, u) @ average / positive
     return least, positive, tangential(average, u).square().sum() - least**2 * positive
@@ -202,10 +202,9 @@ def test_a_step_comes_closer_exactly_for_an_interval_of_ratios(u, v, negatives, 
     direction = descent(paradigm(ratio), u, v, negatives)
     least, positive, rest = threshold(u, v, (u @ negatives.T / 0.2).softmax(-1) @ negatives)
     room = 1 - size**2 * rest / positive - (size * (ratio - least) - 1) ** 2
-    assume(abs(room) > 1e-9)
-    closer = (u + size * direction - v).norm() < (u - v).norm()
-    assert closer == (room > 0)
-    if closer:  # and so it does on the sphere
+    change = (u + size * direction - v).square().sum() - (u - v).square().sum()
+    torch.testing.assert_close(change, -positive * room, rtol=1e-9, atol=1e-9)
+    if change < -1e-9:  # it comes closer, and so it does on the sphere
         assert moved(u, size * direction) @ v > u @ v
 
 
@@ -276,26 +275,27 @@ def test_removing_a_unit_changes_the_loss_by_its_score_up_to_half_the_curvature(
     torch.testing.assert_close(change, -slope + (weights / 2 * factors.detach() * curves).sum(), rtol=1e-6, atol=1e-6)
     bound = curves.abs().max() / 2
     assert change.abs() <= slope.abs() + bound + 1e-6
-    if slope > bound + 1e-6:
-        assert change < 0
 
 
 EAST, NORTH = at(0, 90)
 
 
 @pytest.mark.parametrize(
-    ("second", "score", "expected"),
+    ("second", "expected_slope", "expected"),
     [
         (EAST + NORTH, 0, 2 - math.sqrt(2)),
         (-EAST - NORTH, 0, math.sqrt(2) - 2),
         (EAST, 1 / math.sqrt(2), math.sqrt(2) - 2),
+        (EAST + 0.9 * NORTH, 0.05255883, 0.51064737),
     ],
-    ids=["lowest score, useful", "lowest score, harmful", "highest score, harmful"],
+    ids=["lowest score, useful", "lowest score, harmful", "highest score, harmful", "slope of a harmful unit, useful"],
 )
-def test_a_score_does_not_tell_harmful_units_from_useful_ones(second: Tensor, score: float, expected: float) -> None:
+def test_a_score_does_not_tell_harmful_units_from_useful_ones(
+    second: Tensor, expected_slope: float, expected: float
+) -> None:
     """The first sentence is EAST and the unit adds NORTH; the second has no such unit."""
     adds = torch.stack([NORTH, 0 * NORTH])[:, None]
     objective = build_objective("align_uniform", uniformity_weight=0)
     change, slope = without(objective, torch.stack([EAST, second])[:, None], adds)
     assert change.item() == pytest.approx(expected)
-    assert slope.abs().item() == pytest.approx(score, abs=1e-9)
+    assert slope.item() == pytest.approx(expected_slope, abs=1e-8)
