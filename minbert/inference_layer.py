@@ -48,6 +48,9 @@ class Bf16Linear(nn.Module):
         return torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Raise InputError for inputs with gradients, which torch would leave out of this layer's."""
+        if x.requires_grad:
+            raise InputError("layers for inference have no gradient; load the model with keep_layers=True")
         return torch.ops.mkldnn._linear_pointwise(
             x.bfloat16(), self.packed, self.bias, self.activation, [], "none" if self.activation == "gelu" else ""
         )
@@ -103,7 +106,7 @@ class Bf16Model(BertModel):
                     "output": Bf16Linear(layer.output),
                 }.items():
                     layer.set_submodule(name, replacement)
-        self.eval()
+        self.eval().requires_grad_(requires_grad=False)
 
     def forward_packed(self, batch: PackedBatch, recompute: bool = False) -> Tensor:
         """`BertModel.forward_packed`, with the layers written out."""

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from minbert.errors import InputError
+from minbert.inference_layer import Bf16Model
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
 from multitask.objectives import OBJECTIVES
@@ -248,6 +249,8 @@ async def page(request: Request) -> HTMLResponse:
     asked_for = {name: value for name, value in pairs if name in fields or "." in name}
     # A page opens on what a model can do.
     lacking = {"predict": not any(of.model.tasks for of in served.values()), "errors": not _having(dev_sets, models)}
+    for_inference = any(isinstance(of.model.encoder, Bf16Model) for of in served.values())  # without gradients
+    lacking["contrast"] = for_inference
     views = [name for name in VIEWS if not lacking.get(name)]
     given = {"view": views[0], "model": models[0], "compare": other} | asked_for
     known = [given["model"]] if given["model"] in served else models
@@ -286,6 +289,7 @@ async def page(request: Request) -> HTMLResponse:
         corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
         labels={column: labels if len(labels) <= FEW_LABELS else [] for column, labels in labels.items()},
         objectives={name: (OBJECTIVES.describe(name), fields_of(kind)) for name, kind in without_labels().items()},
+        effects=["occlusion", *[("integrated_gradients", "integrated gradients")] * (not for_inference)],
         most=MOST_SENTENCES,
         most_own=MOST_OWN,
     )

@@ -1,5 +1,6 @@
 """The page's answers show what the library computes, mistakes are a 4xx that says why, and nobody else may ask."""
 
+import copy
 import csv
 import io
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from minbert.inference_layer import Bf16Model, processor_has_bf16
 from multitask.evaluation.gradient_probe import probe
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -261,6 +263,22 @@ def test_a_browser_asks_for_the_token_as_a_password(models, dev_sets):
         passwords = {"sesame": 200, "simsim": 401, "": 401, "sesame:": 401}
         assert {word: client.get("/", auth=("", word)).status_code for word in passwords} == passwords
         assert client.get("/", headers={"Authorization": "Basic ses"}).status_code == 401
+
+
+@pytest.mark.skipif(not processor_has_bf16(), reason="this processor has no products in bf16")
+def test_layers_without_gradients_are_asked_for_none(models):
+    """`serve` has them."""
+    model = copy.deepcopy(models["one"])
+    model.encoder = Bf16Model(model.encoder)
+    app = create_app({"a": model}, Limits())
+    add_page(app, {})
+    with TestClient(app) as client:
+        page = client.get("/").text
+        assert re.findall(r'href="\?view=(\w+)', page.partition("</nav>")[0]) == ["predict", "neighbours"]
+        assert "integrated" not in page
+        for form in ({"view": "contrast"}, {"view": "predict", "effects": "integrated_gradients"}):
+            answer = client.get("/", params=form)  # never numbers of other layers' gradients alone
+            assert (answer.status_code, "layers for inference" in answer.text) == (422, True)
 
 
 def test_an_encoder_without_tasks_has_neighbours_and_contrasts(models, small_data):
