@@ -91,13 +91,15 @@ def one_layer(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return random_encoder(sample_vocabulary(sample_data), 1, tmp_path_factory.mktemp("one-layer"))
 
 
-def random_encoder(vocabulary: list[str], layers: int, folder: Path) -> Path:
+def random_encoder(
+    vocabulary: list[str], layers: int, folder: Path, hidden_size: int = 32, num_attention_heads: int = 4
+) -> Path:
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocabulary),
-        hidden_size=32,
+        hidden_size=hidden_size,
         num_hidden_layers=layers,
-        num_attention_heads=4,
+        num_attention_heads=num_attention_heads,
         intermediate_size=64,
         max_position_embeddings=64,
         initializer_range=0.1,  # with the usual 0.02, all sentences have nearly the same embedding

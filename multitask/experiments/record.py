@@ -86,11 +86,11 @@ class Record:
         return {name for run in self.runs if not tables or run.table in tables for name in run.chain}
 
     def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
-        """The record plus the tables that only an earlier record has, if it has the same start weights and data.
+        """The record plus the tables that only an earlier record has, if it has the same start weights, data and notes.
 
         Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
         """
-        if (earlier.start, earlier.data, earlier.format_version) != (self.start, self.data, self.format_version):
+        if any(getattr(earlier, of) != getattr(self, of) for of in ("start", "data", "notes", "format_version")):
             return self
         own = {table.key for table in self.tables}
 

@@ -63,7 +63,7 @@ class LabelledPairs(Objective):
     - "literal": −ℓ_i, the maximised contrastive loss of the report. It never stops pushing the pair apart. It falls if
       s_ii falls, and also if other pairs come closer.
 
-    The studies' tables use "bounded" unless they say otherwise.
+    The studies' preset `paper` uses "literal", the others "bounded".
 
     Source: "Contrastive Learning for Generalizable Sentence Embeddings" (the multi-task report), section 4.1, for
     "literal"; the bounded form is not in the report.

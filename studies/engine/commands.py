@@ -3,15 +3,31 @@
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from minbert.errors import InputError
-from minbert.settings import settings
+from minbert.settings import Count, settings
 from multitask.cli import experiments_commands as commands
 from multitask.cli.arguments import POSITIONAL, Command, Group
 from multitask.cli.experiments_commands import SCHEDULERS, SETTINGS, PlanTables, RunTables, Tables
 from multitask.experiments.tables import Preset
+from multitask.stages.settings import FinetuneConfig
 from studies.engine.presets import STUDIES, PresetName, load_preset
+
+
+@settings
+class _Sized(FinetuneConfig):
+    """Fine-tuning."""
+
+    epochs: Count | None = None  # type: ignore[assignment]  # not given; a tasks file then takes the usual number
+    """Number of epochs. Default: 3 with --tasks-file; otherwise the preset's. Pre-trainings have those of their
+    tables."""
+    epoch_size: Count | None = None
+    """Examples of each task in an epoch. Default: the size of the smallest task's training set; otherwise the preset's.
+    With a preset also of each source of a pre-training."""
+
+
+_SIZED = _Sized(keep_task_bests=SETTINGS.keep_task_bests)
 
 
 @settings
@@ -30,6 +46,11 @@ class _Presets(Tables):
     """SentEval's data folder. Default: the preset's, data/senteval."""
     tables: str | None = None
     """Compute only these tables, e.g. `2,7,figure2`. Default: the preset's."""
+    negative_pairs: Literal["bounded", "literal", "left_out"] | None = None
+    """What to do with Quora pairs of label 0: push them apart in the `bounded` form, in the report's `literal` form, or
+    leave them out. Default: the preset's, which is `literal` for `paper` and `bounded` for `small`."""
+    finetune: _Sized = _SIZED
+    """For --tasks-file: settings of all rows. Presets take epochs and epoch_size alone."""
 
     def load(self) -> Preset:
         """The preset, or the tasks file's table.
@@ -38,16 +59,23 @@ class _Presets(Tables):
             InputError: neither or both are asked for, an option that is for the other one, or an unknown table.
         """
         if self.tasks_file is not None:
-            for name in ("preset", "suites_data", "tables"):
+            for name in ("preset", "suites_data", "tables", "negative_pairs"):
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} and --tasks-file cannot be given together; leave one out")
-            return super().load()
+            given = vars(self.finetune) | {"epochs": self.finetune.epochs or SETTINGS.epochs}
+            return Tables(self.tasks_file, self.schedulers, self.start, finetune=FinetuneConfig(**given)).load()
         if self.preset is None:
             raise InputError(f"expected a preset ({', '.join(get_args(PresetName))}) or --tasks-file FILE")
-        if (self.finetune, self.schedulers) != (SETTINGS, SCHEDULERS):
-            raise InputError("--schedulers and settings of finetune are for --tasks-file; presets have their own")
+        epochs, epoch_size = self.finetune.epochs, self.finetune.epoch_size
+        if (replace(_SIZED, epochs=epochs, epoch_size=epoch_size), SCHEDULERS) != (self.finetune, self.schedulers):
+            raise InputError(
+                "--schedulers and settings of finetune are for --tasks-file; presets have their own and take --epochs, "
+                "--epoch-size and --negative-pairs"
+            )
+        changes: dict[str, Any] = {"epochs": epochs, "epoch_size": epoch_size, "negative_pairs": self.negative_pairs}
+        changes = {name: value for name, value in changes.items() if value is not None}
         keys = None if self.tables is None else self.tables.split(",")
-        return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
+        return load_preset(self.preset, self.start, self.data, keys, self.suites_data, changes)
 
 
 @settings

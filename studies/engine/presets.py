@@ -1,10 +1,12 @@
 """Presets: start weights, data and size. All presets have the same tables. Imports nothing heavy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
+from minbert.errors import InputError
 from multitask.base.runs import Weights
 from multitask.experiments.tables import MAIN_TASKS, START_NOTES, Experiment, Preset
 from multitask.models.settings import HeadsConfig
@@ -20,7 +22,7 @@ from multitask.stages.settings import (
 )
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
 from studies.engine.recipes import Recipes
-from studies.study import all_experiments, choose
+from studies.study import all_experiments, choose, study_of_tables
 
 STUDIES = "Studies"
 """Heading of our commands in the list of all."""
@@ -36,7 +38,8 @@ AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length 
 # The report's settings (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout
 # 0.3, the first token as embedding. Contrastive pre-training takes 5 epochs on the given sets and 3 on NLI, and
 # unsupervised training 10 epochs with 6% of Quora in each. A supervised pre-training keeps its last checkpoint, because
-# Tables 8 and 9 compare its length. The report has no reviews.
+# Tables 8 and 9 compare its length. Of Quora's negative pairs the loss is "maximized instead" (section 4.1). The report
+# has no reviews.
 _PAPER_VIEWS = PretrainConfig(  # batch, length, projection and evaluations of the scripts of arXiv 2402.18281
     pooling="cls",
     batch_size=128,
@@ -51,7 +54,9 @@ PAPER = Recipes(
     start=Weights("bert-base-uncased"),
     data=Path("data/real"),
     multitask=_PAPER_MULTITASK,
-    supervised=PretrainConfig(sources=GIVEN, epochs=5, pooling="cls", select="last", evaluate_every=AT_THE_END),
+    supervised=PretrainConfig(
+        sources=GIVEN, negative_pairs="literal", epochs=5, pooling="cls", select="last", evaluate_every=AT_THE_END
+    ),
     fusion=FuseConfig(finetune=replace(SUPERVISED, pooling="cls")),
     reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
     masked=None,  # plain BERT is not tuned contrastively
@@ -89,7 +94,7 @@ PARADIGM_ROBERTA = replace(
 
 # Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates, less data, dropout within the encoder
 # off in fine-tuning. This takes one epoch: evaluation on large dev sets takes as long as training. Pre-training on the
-# given sets takes three epochs, the most that a table names, instead of five.
+# given sets takes three epochs, the most that a table names, instead of five; its loss of negative pairs is bounded.
 _SMALL_OPTIMIZER = OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
 _SMALL_MULTITASK = replace(
     REPORT,
@@ -122,7 +127,7 @@ def _fusion(epochs: int, rows: int, optimizer: OptimizerConfig) -> FuseConfig:
 
 # Pre-training must be large enough to differ from none. Most rows have twice the default rate, 5e-5.
 _SMALL_PRETRAINING = OptimizerConfig(learning_rate=2.5e-5, head_learning_rate=1e-3)
-_GIVEN = replace(PAPER.supervised, pooling="auto")
+_GIVEN = replace(PAPER.supervised, negative_pairs="bounded", pooling="auto")
 SMALL = Recipes(
     start=Weights("all-minilm-l6-v2"),
     data=Path("data/real"),
@@ -186,6 +191,8 @@ ONLY: dict[PresetName, tuple[str, ...]] = {
     "paradigm-roberta": _OF_THE_PARADIGM,
 }
 """Tables of presets that do not run all."""
+FIXED = {"best", "best-base", "defaults"}
+"""Tables of the multi-task report's study whose trainings have settings of their own."""
 
 # What a reader of scores must know, by the name of the preset, the start weights or the data.
 _FEWER = (
@@ -209,10 +216,13 @@ def load_preset(
     data: Path | None = None,
     tables: Sequence[str] | None = None,
     suites_data: Path | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Preset:
     """A preset with other start weights, data or tables than its own if they are given.
 
-    Without keys it has its own tables, or all that are not run on request. Raises InputError for an unknown key.
+    Without keys it has its own tables, or all that are not run on request. `changes` are arguments of
+    `Recipes.changed`, which the report names. Raises InputError for an unknown key, or a table that changes do not
+    reach.
     """
     recipes = PRESETS[name]
     recipes = replace(
@@ -221,9 +231,18 @@ def load_preset(
         data=data or recipes.data,
         suites_data=suites_data or recipes.suites_data,
     )
+    recipes = recipes.changed(**changes)
     experiments = all_experiments(recipes)
     usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
-    return preset_of(name, recipes, choose(experiments, usual if tables is None else tables))
+    preset = preset_of(name, recipes, choose(experiments, usual if tables is None else tables))
+    flags = {f"--{of.replace('_', '-')}": value for of, value in changes.items()}
+    changeable = {key for key, study in study_of_tables(recipes).items() if study == "multitask_report"} - FIXED
+    changeable.add("simulations")  # train nothing
+    if flags and (fixed := [e.table.key for e in preset.experiments if e.table.key not in changeable]):
+        raise InputError(f"{', '.join(flags)}: no setting of table {', '.join(fixed)}; name others with --tables")
+    told = " ".join(f"{flag} {value}" for flag, value in flags.items())
+    notes = (f"Not with the preset's own settings, but with {told}.",) if told else ()
+    return replace(preset, notes=(*preset.notes, *notes))
 
 
 def preset_of(name: str, recipes: Recipes, experiments: Sequence[Experiment]) -> Preset:

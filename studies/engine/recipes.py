@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from multitask.base.runs import Weights
 from multitask.evaluation.suite_sets import SETS
@@ -50,6 +50,37 @@ class Recipes:
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
     suites: SuitesConfig = field(default_factory=SuitesConfig)  # what frozen embeddings are scored on
     suites_data: Path = Path("data/senteval")
+
+    def changed(
+        self,
+        epochs: int | None = None,
+        epoch_size: int | None = None,
+        negative_pairs: Literal["bounded", "literal", "left_out"] | None = None,
+    ) -> "Recipes":
+        """These recipes at another size, or with another loss of Quora's negative pairs.
+
+        Args:
+            epochs: of every fine-tuning and of all trainings of Table 1. Tables compare the length of pre-trainings.
+            epoch_size: examples of each task or source in an epoch.
+            negative_pairs: as `pretrain` takes it.
+        """
+
+        def sized(config: FinetuneConfig) -> FinetuneConfig:
+            size = epoch_size or config.epoch_size
+            return replace(config, epochs=epochs or config.epochs, epoch_size=size)
+
+        fusion, supervised = sized(self.fusion.finetune), self.supervised
+        return replace(
+            self,
+            multitask=sized(self.multitask),
+            fusion=replace(self.fusion, finetune=replace(fusion, train_limit=epoch_size or fusion.train_limit)),
+            reviews=sized(self.reviews),
+            supervised=replace(
+                supervised,
+                train_limit=epoch_size or supervised.train_limit,
+                negative_pairs=negative_pairs or supervised.negative_pairs,
+            ),
+        )
 
     @property
     def untuned(self) -> Node | Weights:

@@ -5,9 +5,10 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from multitask.cli.experiments import TRIED
 from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
+from multitask.experiments.grid import Grid, plan
 from multitask.experiments.record import Record
 from multitask.experiments.results import RANDOM_WEIGHTS, scores_as_data
 from multitask.experiments.run import run_preset, write_best_predictions
@@ -31,6 +33,7 @@ from multitask.experiments.tables import Experiment, Node, Preset, Row, experime
 from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
+from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 from studies.engine import presets
 from studies.engine.presets import PRESETS, load_preset
@@ -39,7 +42,7 @@ from studies.gradient_paradigm import tables_of_losses, tables_of_sweeps
 from studies.gradient_paradigm.training_figures import PROBED
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
-from tests.conftest import ROOT
+from tests.conftest import ROOT, random_encoder, sample_vocabulary
 from tests.reliability.faulty_files import FAULTS, FaultyFiles
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
@@ -47,6 +50,8 @@ BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads 
 
 READ = {"2", "reviews", "simulations", "gradient", "decoupled", "shapes", "objectives"}
 """Tables that a test below reads."""
+OF_THE_REPORT = (*map(str, range(1, 11)), "figure2", "negative-pairs")
+"""The tables of docs/how-to/reproduce-the-report.md."""
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +171,8 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes: Recipes, preset: P
     assert Record.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
 
     other = replace(recipes, data=shutil.copytree(recipes.data, tmp_path / "data"))
-    elsewhere = replace(earlier, start="other-weights")
-    assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
+    for elsewhere in (replace(earlier, start="other-weights"), replace(earlier, notes=("fewer epochs",))):
+        assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
     assert run(preset_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
     both = run(preset_of(recipes, first, alone), tmp_path)
     (tmp_path / both.of_row("2", "alone")[0].chain[0] / "DONE").unlink()
@@ -281,12 +286,85 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.start.name}
 
 
+@pytest.fixture(scope="module")
+def narrow_base(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random encoder with bert-base's 12 layers of 12 heads, 24 wide in place of 768."""
+    folder = tmp_path_factory.mktemp("narrow-base")
+    return random_encoder(sample_vocabulary(sample_data), 12, folder, hidden_size=24, num_attention_heads=12)
+
+
+def paper(recipes: Recipes, start: Path, data: Path, tables: Sequence[str] | None) -> Preset:
+    """The report's preset at the least size that the command line can give it."""
+    changes = {"epochs": 1, "epoch_size": 8}
+    return load_preset("paper", str(start), data, tables, recipes.suites_data, changes)
+
+
+def test_the_reports_tables_run_from_an_encoder_with_the_layers_of_bert_base(
+    recipes: Recipes, narrow_base: Path, grid_data: Path, tmp_path: Path
+) -> None:
+    """Every kind of training that the report has; all rows are planned, and the slow test runs them."""
+    whole = paper(recipes, narrow_base, grid_data, OF_THE_REPORT)
+    planned = plan(Grid(whole.experiments, 1, RunOptions("cpu", "fp32", tmp_path)))
+    assert planned[-1] == ["to do: 62 of 62 stages"]
+    trained = [of for of in whole.experiments if of.table.key in ("1", "10")]
+    record = run(replace(whole, experiments=tuple(shortened(trained))), tmp_path)
+    assert [(label, of.error) for label, of in record.failures] == []
+    assert "--epochs 1 --epoch-size 8" in Record.read(tmp_path, "paper").notes[-1]
+    literal = [
+        path
+        for path in tmp_path.glob("pretrain-*/config.json")
+        if "quora" in (config := json.loads(path.read_text()))["sources"] and config["negative_pairs"] == "literal"
+    ]
+    assert literal
+    for path in literal:
+        assert path.with_name("DONE").is_file()
+        assert json.loads(path.read_text())["pooling"] == "cls"
+
+
+ROWS = {"sentiment": 8544, "paraphrase": 283_000, "similarity": 6040, "nli": 275_601, "quora": 283_000}
+
+
+def steps_and_sentences(config: Any) -> tuple[int, int]:
+    """Optimizer steps of a training at real size, and the sentences that it encodes, as the page says."""
+
+    def contrastive(sources: Iterable[str], epochs: int, share: float, positives: float = 1) -> list[tuple[int, int]]:
+        rows = {name: ROWS[name] * (2 if name in ("similarity", "paraphrase") else 1) for name in sources}
+        rows |= {name: round(positives * n) for name, n in rows.items() if name == "quora"}
+        rows |= {name: round(share * n) for name, n in rows.items() if name in ("quora", "paraphrase")}
+        return [(epochs * ceil(n / 16), epochs * n * (3 if name == "nli" else 2)) for name, n in rows.items()]
+
+    if isinstance(config, PretrainConfig):
+        positives = 0.37 if config.negative_pairs == "left_out" else 1
+        parts = contrastive(config.sources, config.epochs, config.quora_share, positives)
+    elif isinstance(config, FuseConfig):  # labels, then two views of the same sentences, with a step for each
+        parts = [(2 * 10 * ceil(8544 / 16), 3 * 10 * 8544), *contrastive(config.unlabelled, 10, 0.06)]
+    elif isinstance(config, FinetuneConfig):
+        rows = 10 * min(ROWS[task] for task in config.tasks or TRIED)
+        each = len(TRIED) if config.scheduler.name.endswith("round_robin") else 1
+        texts = sum(len(TRIED[task]) for task in config.tasks or TRIED)
+        parts = [(each * 10 * ceil(rows / 10 / 16), rows * texts)]
+    else:
+        parts = []
+    return sum(steps for steps, _ in parts), sum(sentences for _, sentences in parts)
+
+
+def test_the_page_about_the_report_has_its_stages_steps_and_sentences(tiny_encoder: Path, tmp_path: Path) -> None:
+    preset = load_preset("paper", str(tiny_encoder), tmp_path, OF_THE_REPORT)
+    nodes = list(Grid(preset.experiments, 1, RunOptions("cpu", "fp32", tmp_path)).stages)
+    lines = {"pre-training": ("pretrain",), "fine-tuning": ("finetune",), "fusion": ("fuse",)}
+    lines["all"] = ("pretrain", "finetune", "fuse", "evaluate", "ensemble")
+    page = (ROOT / "docs" / "how-to" / "reproduce-the-report.md").read_text(encoding="utf-8")
+    for name, stages in lines.items():
+        found = [steps_and_sentences(node.config) for node in nodes if node.stage in stages]
+        steps, sentences = (sum(of) for of in zip(*found, strict=True))
+        assert f"| {name} | {len(found)} | {round(steps, -3):,} | {sentences / 1e6:.1f} million |" in page
+
+
 @pytest.mark.slow
 def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
-    recipes: Recipes, tiny_encoder: Path, grid_data: Path, tmp_path: Path
+    recipes: Recipes, narrow_base: Path, grid_data: Path, tmp_path: Path
 ) -> None:
-    with small_shapes():
-        preset = load_preset("paper", str(tiny_encoder), grid_data, suites_data=recipes.suites_data)
+    preset = paper(recipes, narrow_base, grid_data, [*OF_THE_REPORT, "pairs", "reviews", "simulations"])
     record = run(preset, tmp_path)
     assert [run_.error for _, run_ in record.failures] == []
     assert {run_.table for run_ in record.runs} == {of.table.key for of in preset.experiments}

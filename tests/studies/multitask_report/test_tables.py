@@ -9,12 +9,15 @@ import pytest
 
 from multitask.base.keys import changed_settings
 from multitask.base.options import RunOptions
-from multitask.experiments.tables import OVERALL, Experiment, Row
+from multitask.cli.arguments import Command, build, parse
+from multitask.cli.settings_file import settings_of
+from multitask.experiments.tables import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
+from studies.engine.commands import COMMAND as EXPERIMENTS
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.multitask_report.tables import BEST, TABLES, table
@@ -183,9 +186,49 @@ def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: Pr
     assert changed_settings(models["r_drop"].config, dropout) == {"regularisation": {"r_drop_weight": 1.0}}
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_literal_loss_stands_beside_the_rows_of_table_4(name: PresetName) -> None:
+@pytest.mark.parametrize(("name", "form"), [("paper", "literal"), ("small", "bounded"), ("sample", "bounded")])
+def test_pre_trainings_maximise_the_loss_of_negative_pairs_as_the_report_does_or_bound_it(
+    name: PresetName, form: str
+) -> None:
     models, others = table("negative-pairs", PRESETS[name]).models, table("4", PRESETS[name]).models
-    assert (models["left_out"], models["bounded"]) == (others["quora-positives"], others["quora"])
+    assert (models["left_out"], models[form]) == (others["quora-positives"], others["quora"])
     [literal], [bounded] = models["literal"].needs, models["bounded"].needs
     assert changed_settings(literal.config, bounded.config) == {"negative_pairs": "literal"}
+    trained = {node.config for model in table("10", PRESETS[name]).models.values() for node in model.needs}
+    assert {config.negative_pairs for config in trained} == {form}
+
+
+def planned(arguments: str) -> Preset:
+    """The preset that `experiments plan` makes of arguments."""
+    command = next(of for of in EXPERIMENTS.commands if of.name == "plan")
+    assert isinstance(command, Command)
+    given, options = parse("plan", command, arguments.split()), command.declared()
+    given |= settings_of(given.pop("set", []), "plan", options)
+    defaults = {option.name: option.default for option in options}
+    loaded: Preset = build(command.options, options, defaults | given).load()
+    return loaded
+
+
+def test_the_command_line_changes_a_presets_size_and_loss_and_the_report_names_it() -> None:
+    usual, small = planned("paper --tables 1,4,8"), planned("paper --tables 1,4,8 --epochs 3 --epoch-size 960")
+    assert (usual.notes, small.notes) == (
+        (),
+        ("Not with the preset's own settings, but with --epochs 3 --epoch-size 960.",),
+    )
+    for before, after in zip(usual.experiments, small.experiments, strict=True):
+        for row, model in before.models.items():
+            changes = [
+                changed_settings(new.config, old.config)
+                for old, new in zip(model.chain(), after.models[row].chain(), strict=True)
+            ]
+            if before.table.key == "1":  # as many epochs and rows for all
+                assert {getattr(of, "train_limit", 960) for of in after.models[row].chain()} == {960}
+                continue
+            assert changes[-1] == {"epochs": 3, "epoch_size": 960}
+            assert all(of == {"train_limit": 960} for of in changes[:-1])
+    [unsupervised, _] = small.experiments[0].models["contrastive-first"].chain()
+    assert (unsupervised.config.epochs, unsupervised.config.train_limit) == (3, 960)
+    changed = planned("paper --tables 4 --set negative_pairs=bounded")
+    [pretraining] = changed.experiments[0].models["given"].needs
+    assert pretraining.config.negative_pairs == "bounded"
+    assert changed.notes == ("Not with the preset's own settings, but with --negative-pairs bounded.",)
