@@ -38,7 +38,7 @@ from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.runs import locate_model
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import PretrainConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.tasks.sources import training_sentences
 from multitask.training.contrastive_source import load_contrastive
 from multitask.training.settings import ObjectiveConfig
@@ -60,7 +60,9 @@ def build_problem(data: Path, batch_size: int) -> Pretraining:
     )
     module = nn.ModuleDict({"encoder": encoder, "projection": nn.Identity()})
     source = load_contrastive(SOURCE, data, config, tokenizer, module["projection"], None, TOKENS)
-    return Pretraining(module, Start(MODEL, data, encoder, tokenizer, "mean"), {SOURCE: source}, None, config, runtime)
+    return Pretraining(
+        module, StartModel(MODEL, data, encoder, tokenizer, "mean"), {SOURCE: source}, None, config, runtime
+    )
 
 
 class Alternate(TrainerCallback):

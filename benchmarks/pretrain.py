@@ -25,7 +25,7 @@ from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import PretrainConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.training.contrastive_source import build_projection, load_contrastive
 from multitask.training.source import Batch, Update
 
@@ -62,7 +62,7 @@ def prepare(
     projection = build_projection(config.projection, encoder.config.hidden_size)
     source = load_contrastive(SOURCE, data, config, tokenizer, projection, config.train_limit, config.max_length)
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device).train()
-    begin = Start(shape, data, encoder, tokenizer, "mean")
+    begin = StartModel(shape, data, encoder, tokenizer, "mean")
     return Pretraining(module, begin, {SOURCE: source}, None, config, runtime)
 
 

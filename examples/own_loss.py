@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from multitask.base.options import RunOptions
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import Objective, UnitPairs, register
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
@@ -26,7 +26,7 @@ class SoftplusMean(Objective):
     temperature: Annotated[float, Field(ge=1e-3)] = 0.1
     """Temperature τ of the differences of cosines."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         gaps = (pairs.u @ pairs.v.T - pairs.positive[:, None]) / self.temperature  # [pairs, pairs]
         losses = softplus(gaps).masked_fill(pairs.excluded, 0)
         return losses.sum() / (~pairs.excluded).sum().clamp_min(1)

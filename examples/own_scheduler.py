@@ -10,7 +10,7 @@ import numpy as np
 
 from multitask import FinetuneConfig, finetune
 from multitask.base.options import RunOptions
-from multitask.data.examples import Rows
+from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.base import Scheduler, register
 from multitask.training.source import Batch, Update
 
@@ -21,7 +21,7 @@ START, DATA = "all-minilm-l6-v2", Path("data/sample")
 class EasyFirst(Scheduler):
     """In the first half of an epoch's steps the first task alone, then one task a step in turn."""
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         first, *others = batches
         alone = [(Batch(first, rows),) for rows in batches[first]]
         in_turn = [

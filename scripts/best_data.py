@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 from minbert.files import atomic_folder
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.tables import Row
+from multitask.data.tables import FileRow
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.treebank_phrases import HELD_OUT, SENTENCE_COPIES, course_rows, write_course_rows
@@ -93,7 +93,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file, delimiter="\t")]
 
 
-def without(rows: list[Row], seen: NDArray[np.bool_]) -> list[Row]:
+def without(rows: list[FileRow], seen: NDArray[np.bool_]) -> list[FileRow]:
     return [row for row, known in zip(rows, seen, strict=True) if not known]
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     held_out = TrainedOn()
     for examples in chain.from_iterable(kept_out.values()):
         held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[FileRow]] = {}
     for name, task in tasks.items():
         examples = load_rows(task, "train")
         seen = held_out.pairs_seen if len(examples.sentences) == 2 else held_out.sentences_seen
@@ -141,7 +141,7 @@ def main() -> None:
             print(f"{name}: {len(numbered):,} training rows")
 
 
-def _columns(rows: list[Row]) -> list[list[str]]:
+def _columns(rows: list[FileRow]) -> list[list[str]]:
     return [[row[name] for row in rows] for name in ("sentence1", "sentence2")]
 
 

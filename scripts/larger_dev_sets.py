@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from minbert.files import atomic_folder
-from multitask.data.tables import Row
+from multitask.data.tables import FileRow
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
 from multitask.tasks.task import Split
@@ -32,7 +32,10 @@ def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]
             training, moved = parts[name]
             dev = [*course_rows(task, load_rows(task, "dev")), *course_rows(task, rows[name].take(moved))]
             sizes[name] = len(training), len(dev)
-            parts_of: dict[Split, list[Row]] = {"train": [*course_rows(task, rows[name].take(training))], "dev": dev}
+            parts_of: dict[Split, list[FileRow]] = {
+                "train": [*course_rows(task, rows[name].take(training))],
+                "dev": dev,
+            }
             for split, written in parts_of.items():
                 write_course_rows(temporary / Path(task.sources[split].file).name, task, written)
             test = Path(task.sources["test"].file)

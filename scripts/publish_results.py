@@ -24,9 +24,9 @@ from pyarrow import compute, parquet
 
 from minbert.errors import InputError
 from minbert.files import read_arrays, read_text, write_json, write_text
-from multitask.base.runs import DONE, Artefact, without_folders
+from multitask.base.runs import DONE, Run, without_folders
 from multitask.data.contamination import RECORD
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import Results, save_curves
 from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
@@ -53,26 +53,26 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
     Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, a run
     is damaged, or the file's runs have another start or other data.
     """
-    record = _of_tables(Record.read(folder, preset), keys)
+    record = _of_tables(PresetRecord.read(folder, preset), keys)
     with TemporaryDirectory() as temporary:
         packed = Path(temporary)
         if file.is_file():
             unpack(file, packed)
-            earlier = Record.read(packed, preset)
+            earlier = PresetRecord.read(packed, preset)
             if (earlier.start, earlier.data) != (record.start, record.data):
                 raise InputError(f"{file}: has runs from {earlier.start} on {earlier.data}; take another name")
             others = _of_tables(earlier, {table.key for table in earlier.tables} - set(keys))
             record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
         for name in record.artefacts(*keys):
             shutil.rmtree(packed / name, ignore_errors=True)
-            _copy_without_model(Artefact(folder / name), packed / name)
+            _copy_without_model(Run(folder / name), packed / name)
         for unneeded in {run.name for run in packed.glob("*/")} - record.artefacts():
             shutil.rmtree(packed / unneeded)
         record.write(packed)
         pack(packed, file)
 
 
-def _of_tables(record: Record, keys: Collection[str]) -> Record:
+def _of_tables(record: PresetRecord, keys: Collection[str]) -> PresetRecord:
     """What a record says of some tables."""
     runs = tuple(
         replace(run, error=run.error and without_folders(run.error)) for run in record.runs if run.table in keys
@@ -82,7 +82,7 @@ def _of_tables(record: Record, keys: Collection[str]) -> Record:
     return replace(record, start=start, data=data, tables=tables, runs=runs)
 
 
-def _copy_without_model(run: Artefact, copy: Path) -> None:
+def _copy_without_model(run: Run, copy: Path) -> None:
     """A complete run without its model and what that was trained on, and with predictions in the digits of float16."""
     run.require_complete()
     shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("checkpoints", RECORD, DONE, "scores.npz"))
@@ -96,7 +96,7 @@ def _copy_without_model(run: Artefact, copy: Path) -> None:
         for name in [name for name in arrays if name.endswith("_predictions")]:
             arrays[name] = arrays[name].astype(np.float16).astype(arrays[name].dtype)
         np.savez(copy / "predictions.npz", **arrays)
-    Artefact(copy).finish(run.seconds)
+    Run(copy).finish(run.seconds)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import pyarrow
 from pyarrow import parquet
 
 from minbert.files import atomic_file, read_arrays, read_text, write_text
-from multitask.base.runs import DONE, Artefact, check_names
+from multitask.base.runs import DONE, Run, check_names
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
 ANSWERS = "predictions.npz"
@@ -36,7 +36,7 @@ def pack(folder: Path, file: Path) -> None:
     for run in sorted(path.parent for path in folder.glob(f"*/{DONE}")):
         texts = sorted(path for path in run.rglob("*") if path.suffix in TEXTS)
         lines += [(run.name, path.relative_to(run).as_posix(), read_text(path)) for path in texts]
-        lines.append((run.name, DONE, str(Artefact(run).seconds)))
+        lines.append((run.name, DONE, str(Run(run).seconds)))
         if (run / ANSWERS).is_file():
             arrays = read_arrays(run / ANSWERS)
             lines.append((run.name, ANSWERS, json.dumps({name: str(of.dtype) for name, of in arrays.items()})))
@@ -75,7 +75,7 @@ def unpack(file: Path, folder: Path) -> None:
                 arrays[name] = values.to_numpy().astype(kinds[name])
         np.savez(folder / str(run) / ANSWERS, **arrays)
     for run in [run for run, name in files if name == DONE]:
-        Artefact(folder / run).finish(float(files[run, DONE]))
+        Run(folder / run).finish(float(files[run, DONE]))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from minbert.files import read_text, write_text
 from multitask.data.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
@@ -35,8 +35,7 @@ from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
-from studies.report.claims import SCORE, Claim, Measure, fall, judge, last, last_score
-from studies.report.claims import Results as ClaimResults
+from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
 from studies.report.from_data import read_published
 from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
@@ -75,7 +74,7 @@ def published(name: str, pages: Path) -> PresetResults:
     if not packed.is_file():
         return results
     folder = Path(unpacked(packed).name)
-    (record,) = folder.glob(Record.path(Path(), "*").name)
+    (record,) = folder.glob(PresetRecord.path(Path(), "*").name)
     kept = PresetResults.read(folder, record.stem.partition("-")[2]).finished_tables
     for table in results.tables:
         if table.table.key in kept and scores_of(table) != scores_of(kept[table.table.key]):

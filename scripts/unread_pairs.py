@@ -21,7 +21,7 @@ from scipy import stats
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.evaluation.statistics import Answers, Values
+from multitask.evaluation.statistics import DevAnswers, Values
 from multitask.evaluation.suite_data import LabelledRows, Mask
 from multitask.evaluation.suite_sets import SETS
 from multitask.experiments.table_results import PresetResults, TableResults
@@ -70,7 +70,7 @@ def scores(table: TableResults, labels: Mapping[str, Values], kept: Mapping[str,
     Raises InputError if the runs were scored on pairs with other labels.
     """
 
-    def score(of: Answers, task: str) -> float:
+    def score(of: DevAnswers, task: str) -> float:
         if not np.array_equal(of.labels, labels[task]):
             raise InputError(
                 f"{task}: other labels than the runs have; pass SentEval's folder that they were scored on"

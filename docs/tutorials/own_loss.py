@@ -28,7 +28,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import Objective, UnitPairs, register
 
 
 @register("top_k")
@@ -40,7 +40,7 @@ class TopK(Objective):
     k: Annotated[int, Field(ge=1, le=64)] = 4
     """Number of hardest negatives."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         cosines = (pairs.u @ pairs.v.T).masked_fill(pairs.excluded, -1)  # [pairs, pairs]
         hardest = cosines.topk(min(self.k, len(cosines) - 1)).values  # [pairs, k]
         return relu(hardest.mean(-1) - pairs.positive + self.margin).mean()

@@ -19,7 +19,7 @@ from minbert.errors import InputError, did_you_mean
 from minbert.settings import help_texts, settings
 
 Kind = TypeVar("Kind")
-Value = Annotated[float, Field(allow_inf_nan=True)] | str | None  # a registry says what is wrong with a value
+ParameterValue = Annotated[float, Field(allow_inf_nan=True)] | str | None  # a registry says what is wrong with a value
 _BOUNDS = {"gt": "above", "ge": "at least", "le": "at most"}
 
 
@@ -74,7 +74,7 @@ def text_of(value: float | str | None) -> str:
     return "none" if value is None else repr(value).removesuffix(".0")
 
 
-def _value(text: str) -> Value:
+def _value(text: str) -> ParameterValue:
     if text.lower() == "none":
         return None
     try:
@@ -155,7 +155,7 @@ class Choice:
 
     name: str = ""
     """A name from the registry."""
-    parameters: tuple[tuple[str, Value], ...] = ()
+    parameters: tuple[tuple[str, ParameterValue], ...] = ()
     """(name, value) of each given parameter, sorted by name; None switches a component off. Lists, as JSON has them,
     become tuples: `Choice(**dataclasses.asdict(choice))` equals `choice`."""
 
@@ -184,7 +184,7 @@ class Choice:
         return found
 
     @classmethod
-    def of(cls, name: str, /, **parameters: Value) -> Self:
+    def of(cls, name: str, /, **parameters: ParameterValue) -> Self:
         """A choice by name, e.g. `ObjectiveConfig.of("vicreg", dissipation=0.3, weight=0.05)`."""
         return cls(name, tuple(parameters.items()))
 
@@ -192,7 +192,7 @@ class Choice:
     def parse(cls, text: str) -> Self:
         """A choice from a text such as `vicreg:dissipation=0.3,weight=0.05`; `none` switches a component off."""
         name, colon, rest = text.partition(":")
-        given: list[tuple[str, Value]] = []
+        given: list[tuple[str, ParameterValue]] = []
         for part in rest.split(",") if colon else ():
             parameter, _, value = (word.strip() for word in part.partition("="))
             if not parameter or not value:
@@ -227,7 +227,7 @@ class Choice:
         except ValueError as error:
             raise InputError(str(error)) from None
 
-    def changed(self) -> dict[str, Value]:
+    def changed(self) -> dict[str, ParameterValue]:
         """The parameters that differ from the defaults of the class, by name in order. Imports torch."""
         self.build()
         declared = parameters(self.registry()[self.name])

@@ -86,7 +86,7 @@ class MetricsLine:
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Run:
     """The folder of one run."""
 
     folder: Path
@@ -95,7 +95,7 @@ class Artefact:
     @contextmanager
     def building(
         cls, runs: Path, key: RunKey, name: str, labels: Mapping[str, str], threads: int | None = None
-    ) -> Iterator["Artefact"]:
+    ) -> Iterator["Run"]:
         """The artefact of a run, while no other process may build it; waits for one that does. A kill frees the lock.
 
         The caller checks whether it is done, and otherwise builds and finishes it. `name` and `labels` are for people
@@ -145,7 +145,7 @@ class Artefact:
             write_json(self.folder / "inputs.json", {**versions, **key.inputs, **named})
 
     @classmethod
-    def find(cls, runs: Path, key: RunKey) -> "Artefact | None":
+    def find(cls, runs: Path, key: RunKey) -> "Run | None":
         """The run with this key, complete or not; None if there is none."""
         return next((cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{key.digest()}"))), None)
 
@@ -296,7 +296,7 @@ def refuse_file_of_run(output: Path) -> None:
     """Raise InputError if an output would replace what makes a run, or a file that the run's DONE vouches for."""
     path = output.resolve()
     if run := next(filter(is_run, path.parents), None):
-        artefact, name = Artefact(run), path.relative_to(run).as_posix()
+        artefact, name = Run(run), path.relative_to(run).as_posix()
         own = name in artefact._completed().files if artefact.done else path.is_file()
         if own or name in ("config.json", "inputs.json", DONE):
             raise InputError(f"--output {output}: a file of the run {run}; expected another name")
@@ -322,7 +322,7 @@ def is_run(name: str | Path) -> bool:
 def last_run(runs: Path) -> Path:
     """The folder of the complete run with a model that ended last. Raises InputError if there is none."""
     for done in sorted(runs.glob(f"*/{DONE}"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        if Artefact(done.parent).kept_models():
+        if Run(done.parent).kept_models():
             return done.parent
     raise InputError(f"{runs}: no complete run with a model; expected the folder of runs that a training wrote")
 
@@ -335,7 +335,7 @@ def locate_model(name: str | Path, revision: str | None = None, best_on: str | N
     if is_run(name):
         if revision is not None:
             raise InputError(f"{name} is a run and has no revision {revision!r}; leave the revision out")
-        return Artefact(Path(name)).model_folder(best_on)
+        return Run(Path(name)).model_folder(best_on)
     return resolve(str(name), revision)
 
 

@@ -10,7 +10,7 @@ from multitask.base.runs import is_run, locate_model, refuse_file_of_run
 from multitask.cli.commands import Evaluate
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import LabelledData
-from multitask.data.tables import Source, suffixes
+from multitask.data.tables import RowsFrom, suffixes
 from multitask.evaluation.calibration_and_errors import class_table, write_details
 from multitask.evaluation.suite_pages import suite_text, write_suite
 from multitask.evaluation.suites import KnownEncoder, evaluate_suites
@@ -91,7 +91,7 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
     declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
     file_format = declared.file_format.of_form(suffixes(options.input)[0])
     file_format = replace(file_format, separator=options.separator or file_format.separator)
-    source = Source(str(options.input), format=file_format)
+    source = RowsFrom(str(options.input), format=file_format)
     return {task.name: tokenised(model, task.name, read_examples(task, source, labelled=True))}
 
 

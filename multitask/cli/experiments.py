@@ -13,7 +13,7 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from minbert.settings import as_json
 from multitask.base.options import RunOptions
-from multitask.base.runs import DONE, Artefact, last_run, without_folders
+from multitask.base.runs import DONE, Run, last_run, without_folders
 from multitask.cli.experiments_commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
 from multitask.data.markup import aligned
 from multitask.data.messages import plain
@@ -21,7 +21,7 @@ from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
 from multitask.experiments.engines import Ray, local_engine
 from multitask.experiments.grid import Grid, plan
-from multitask.experiments.record import Record, duration
+from multitask.experiments.record import PresetRecord, duration
 from multitask.experiments.report import write_report
 from multitask.experiments.run import check_preset, run_preset, write_best_predictions
 from multitask.experiments.table_results import RunResult, Samples
@@ -70,12 +70,12 @@ def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] = wr
     return 1 if record.failures else 0
 
 
-def _presented(record: Record, folder: Path) -> list[str]:
+def _presented(record: PresetRecord, folder: Path) -> list[str]:
     """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
     tables = {table.key: table for table in record.tables}
     row = next(tables[run.table].label(run.row) for run in record.runs if run.model == folder.name)
     lines = [f"best model: {row}, {folder}"]
-    if not Artefact(folder).kept_models():
+    if not Run(folder).kept_models():
         return lines
     model = MultitaskModel.load(folder)
     said = []
@@ -105,7 +105,7 @@ def plan_tables(options: PlanTables) -> int:
 class Entry:
     """A run as it lies in the folder."""
 
-    artefact: Artefact
+    artefact: Run
     needed_by: tuple[str, ...]  # the presets whose records name it
 
     @property
@@ -127,11 +127,10 @@ class Entry:
 
 def entries(runs: Path) -> list[Entry]:
     """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
-    needed = {record.preset: record.artefacts() for record in Record.read_all(runs)}
+    needed = {record.preset: record.artefacts() for record in PresetRecord.read_all(runs)}
     folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
     return [
-        Entry(Artefact(folder), tuple(name for name in needed if folder.name in needed[name]))
-        for folder in sorted(folders)
+        Entry(Run(folder), tuple(name for name in needed if folder.name in needed[name])) for folder in sorted(folders)
     ]
 
 
@@ -181,7 +180,7 @@ def show_artefact(options: ShowArtefact) -> int:
     return 0
 
 
-def _made_from(run: Artefact) -> list[list[str]]:
+def _made_from(run: Run) -> list[list[str]]:
     """What the run was made from, and its settings that are not the default, as rows of names and values."""
     if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
         return []
@@ -193,7 +192,7 @@ def _made_from(run: Artefact) -> list[list[str]]:
     return [[str(name), plain(str(value))] for name, value in shown.items()]
 
 
-def _scored(run: Artefact) -> RunResult | None:
+def _scored(run: Run) -> RunResult | None:
     """The dev answers of a run: of its evaluation, its own or one that lies next to it; None without."""
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
@@ -201,7 +200,7 @@ def _scored(run: Artefact) -> RunResult | None:
     return next((RunResult.read(run.folder, of) for of in folders if (of / "evaluation.json").is_file()), None)
 
 
-def _scored_now(run: Artefact) -> RunResult | None:
+def _scored_now(run: Run) -> RunResult | None:
     """The same, from an evaluation that is made now where there is none; None where that cannot be, with a warning."""
     if (found := _scored(run)) is not None or not run.done:
         return found
@@ -212,7 +211,7 @@ def _scored_now(run: Artefact) -> RunResult | None:
     return _scored(run)
 
 
-def _differences(runs: Sequence[Artefact]) -> str:
+def _differences(runs: Sequence[Run]) -> str:
     """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
     first, *others = scored = [_scored_now(run) for run in runs]
     samples = Samples([of for of in scored if of is not None])
@@ -234,7 +233,7 @@ def _differences(runs: Sequence[Artefact]) -> str:
     return uncertain_table(header, found.items(), "+.4f") if found else ""
 
 
-def _comparison(runs: Sequence[Artefact]) -> str:
+def _comparison(runs: Sequence[Run]) -> str:
     """Settings that differ between runs, best scores and times, with a column for each run."""
     made_from = [
         read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
@@ -249,7 +248,7 @@ def _comparison(runs: Sequence[Artefact]) -> str:
     return "\n".join([*(f"{place}  {run.folder}" for place, run in enumerate(runs, start=1)), "", aligned(rows)])
 
 
-def _best_scores(run: Artefact) -> dict[str, str]:
+def _best_scores(run: Run) -> dict[str, str]:
     """The best of each dev score; none without any."""
     lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
     best = pandas.DataFrame([line["scores"] for line in lines]).max()

@@ -6,7 +6,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.use.export import (
-    check_output,
+    check_export_folder,
     export_onnx,
     export_sentence_transformers,
     export_transformers,
@@ -17,7 +17,7 @@ from multitask.use.model_card import model_card
 
 def export(options: Export) -> None:
     """Write the folder and print its name."""
-    check_output(options.output)
+    check_export_folder(options.output)
     _export_tasks(options) if options.with_heads else _export_encoder(options)
     print(options.output)
 

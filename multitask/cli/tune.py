@@ -18,8 +18,8 @@ from multitask.stages.tune import (
     Choices,
     Chosen,
     Range,
-    Search,
     Space,
+    TuneSearch,
     best,
     dev_scores,
     each_value,
@@ -58,7 +58,7 @@ def tune(options: Tune) -> None:
     data = options.tasks_file or options.data
     check_values(space, settings, options.space, data)
     usual = json.loads(json.dumps({name: (defaults | here)[name] for name in space}, default=str))
-    search = Search(space, settings, usual, data, options.held_out, options.seed, options.options)
+    search = TuneSearch(space, settings, usual, data, options.held_out, options.seed, options.options)
     with search.study(options.space.stem) as (folder, study):
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)
         chosen, trials = best(study), table(study)

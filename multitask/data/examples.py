@@ -14,7 +14,7 @@ from multitask.data.texts import Template, in_words
 
 logger = logging.getLogger("multitask")
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Examples:
     ids: list[str] | None
     source: str
     dropped: int = 0
-    numbers: Rows | None = None
+    numbers: RowNumbers | None = None
     weights: NDArray[np.float32] | None = None
     words: tuple[Template, ...] = ()
     whole: tuple[list[str], ...] = ()
@@ -60,7 +60,7 @@ class Examples:
         assert self.labels is not None, "these rows were read without labels"
         return self.labels
 
-    def take(self, rows: Rows) -> "Examples":
+    def take(self, rows: RowNumbers) -> "Examples":
         """Some of the rows, in this order."""
         return replace(
             self,
@@ -73,7 +73,7 @@ class Examples:
         )
 
 
-def texts_of(texts: Sequence[str], rows: Rows) -> list[str]:
+def texts_of(texts: Sequence[str], rows: RowNumbers) -> list[str]:
     """The texts of these rows, in this order."""
     return [texts[row] for row in rows]
 
@@ -96,7 +96,7 @@ class Tokens:
         """Number of tokens of each row, [rows]."""
         return np.diff(self.offsets)
 
-    def spread(self, rows: Rows, size: int) -> "Tokens":
+    def spread(self, rows: RowNumbers, size: int) -> "Tokens":
         """The same sequences as those of these rows of `size` rows, in order; all others have no tokens."""
         lengths = np.zeros(size, np.int64)
         lengths[rows] = self.lengths
@@ -173,7 +173,7 @@ class LabelledData:
         tokenizer: Tokenizer,
         max_length: int | None,
         joint: bool,
-        rows: Rows | None = None,
+        rows: RowNumbers | None = None,
     ) -> "LabelledData":
         """Tokenise examples, pairs as one input if `joint`; warnings count texts that are cut or unread.
 
@@ -197,7 +197,7 @@ class LabelledData:
         """Number of tokens of each row, over all its sentences, [rows]."""
         return np.sum([tokens.lengths for tokens in self.columns], axis=0)
 
-    def sequences(self, rows: Rows) -> tuple[list[Ids], list[Ids]]:
+    def sequences(self, rows: RowNumbers) -> tuple[list[Ids], list[Ids]]:
         """Token ids and token types of the rows' first sentences, then of their second ones unless encoded jointly."""
         ids = [tokens[row] for tokens in self.columns for row in rows]
         types = [tokens.types_of(row) for tokens in self.columns for row in rows]
@@ -209,7 +209,7 @@ class LabelledData:
 BATCHES_PER_STRETCH = 32
 
 
-def drawn_rows(size: int, limit: int | None) -> Rows:
+def drawn_rows(size: int, limit: int | None) -> RowNumbers:
     """At most `limit` rows of a set, in order.
 
     They are drawn at random because files may be sorted, but always the same ones for the same arguments.
@@ -219,7 +219,7 @@ def drawn_rows(size: int, limit: int | None) -> Rows:
     return np.sort(generator(0, "rows of a limit", size).permutation(size)[:limit])
 
 
-def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows:
+def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> RowNumbers:
     """The rows of one epoch: the next `take` rows of an endless stream of new permutations of all `size` rows.
 
     A set larger than `take` is thus sampled differently in each epoch (from 0), and is seen whole after size / take
@@ -228,7 +228,7 @@ def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows
     return rows_from(size, epoch * take, take, seed, source)
 
 
-def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
+def rows_from(size: int, first: int, take: int, seed: int, source: str) -> RowNumbers:
     """`take` rows (0 or more) of the same stream, after its first `first` rows: for epochs of different lengths."""
     passes = range(first // size, -(-(first + take) // size))
     permutations = [generator(seed, "row order", source, number).permutation(size) for number in passes]
@@ -236,8 +236,8 @@ def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
 
 
 def batches_of_similar_length(
-    rows: Rows, lengths: NDArray[np.int64], batch_size: int, order: np.random.Generator
-) -> list[Rows]:
+    rows: RowNumbers, lengths: NDArray[np.int64], batch_size: int, order: np.random.Generator
+) -> list[RowNumbers]:
     """Cut shuffled rows into batches of similar length, in random order. One batch may be smaller: the remainder."""
     stretch = batch_size * BATCHES_PER_STRETCH
     batches = []
@@ -248,7 +248,7 @@ def batches_of_similar_length(
     return [batches[i] for i in order.permutation(len(batches))]
 
 
-def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[Rows]:
+def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[RowNumbers]:
     """All rows, longest first, in batches of at most `budget` tokens (or of one longer row). For evaluation.
 
     The longest rows come first, so that a batch that does not fit into memory fails at once. Raises InputError for

@@ -13,7 +13,7 @@ from multitask.data.messages import plain
 if TYPE_CHECKING:
     import pandas
 
-Rows = Sequence[Sequence[str]]
+TableCells = Sequence[Sequence[str]]
 """Cells of a table, the header first. All columns but the first ones are aligned right."""
 MINUS = "−"  # as wide as a plus sign, unlike a hyphen
 
@@ -73,7 +73,7 @@ def markdown_code(text: str) -> str:
     return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"
 
 
-def aligned(rows: Rows, left: int = 1) -> str:
+def aligned(rows: TableCells, left: int = 1) -> str:
     """A table for a terminal; the first `left` columns are aligned left.
 
     Names from outside may have control characters, which a terminal would obey: they become spaces.
@@ -88,14 +88,14 @@ def aligned(rows: Rows, left: int = 1) -> str:
     )
 
 
-def markdown_table(rows: Rows, left: int = 1) -> str:
+def markdown_table(rows: TableCells, left: int = 1) -> str:
     """A table in Markdown, whose cells are Markdown."""
     header, *lines = rows
     rule = ["---"] * left + ["---:"] * (len(header) - left)
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *lines))
 
 
-def latex_table(rows: Rows) -> str:
+def latex_table(rows: TableCells) -> str:
     """A table for LaTeX with the package booktabs, whose cells are LaTeX."""
     header, *lines = [" & ".join(line) + r" \\" for line in rows]
     begin = rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}"
@@ -103,6 +103,6 @@ def latex_table(rows: Rows) -> str:
     return "\n".join([begin, *body, r"\end{tabular}"]) + "\n"
 
 
-def rows_of(frame: "pandas.DataFrame") -> Rows:
+def rows_of(frame: "pandas.DataFrame") -> TableCells:
     """A frame of text without its index."""
     return [[*map(str, frame.columns)], *frame.to_numpy().tolist()]

@@ -12,12 +12,12 @@ import pyarrow.parquet
 from minbert.errors import InputError
 from minbert.files import refuse_expansion
 from multitask.data.messages import checked, damaged, reason
-from multitask.data.tables import UNSUSPECTED, Row, Table
+from multitask.data.tables import UNSUSPECTED, FileRow, OpenTable
 
 ROWS_PER_BATCH = 8192
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path) -> OpenTable:
     """Text is read as indices into its different values: a few values repeated often are a small file."""
 
     @contextmanager
@@ -27,7 +27,7 @@ def read_parquet(path: Path) -> Table:
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
             raise damaged(path, error) from None
 
-    def batches() -> Iterator[list[Row]]:
+    def batches() -> Iterator[list[FileRow]]:
         size = 0
         with damage():
             for batch in file.iter_batches(rows_per_batch):
@@ -51,10 +51,10 @@ def read_parquet(path: Path) -> Table:
         schema = pyarrow.parquet.read_schema(path)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     rows = enumerate(chain.from_iterable(batches()), start=1)
-    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[fields_of(schema)])
+    return OpenTable(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[fields_of(schema)])
 
 
-def fields_of(schema: Any) -> Row:
+def fields_of(schema: Any) -> FileRow:
     """The names of columns, and in structs those of their fields, as a row of objects."""
     return {field.name: fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
 
@@ -74,11 +74,11 @@ def _bytes_of(column: Any) -> int:
 @contextmanager
 def parquet_writer(
     path: Path, columns: Sequence[str], types: Mapping[str, Any]
-) -> Iterator[Callable[[Sequence[Row]], None]]:
+) -> Iterator[Callable[[Sequence[FileRow]], None]]:
     """Writes rows, as `table_writer` says; Arrow types of some columns."""
     writer: Any = None
 
-    def write(rows: Sequence[Row]) -> None:
+    def write(rows: Sequence[FileRow]) -> None:
         nonlocal writer
         try:
             if writer is None:

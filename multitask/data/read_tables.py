@@ -28,11 +28,11 @@ from multitask.data.tables import (
     MOST_BYTES,
     SEPARATORS,
     UNSUSPECTED,
+    FileRow,
     Format,
     MissingSplitError,
-    Row,
-    Source,
-    Table,
+    OpenTable,
+    RowsFrom,
     text_lines,
 )
 
@@ -46,8 +46,8 @@ csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 
 
 
 def open_table(
-    source: Source, file_format: Format | None = None, on_problem: OnProblem = refuse, form: str = ""
-) -> Table:
+    source: RowsFrom, file_format: Format | None = None, on_problem: OnProblem = refuse, form: str = ""
+) -> OpenTable:
     """Open a table of any format, by its suffix; files of text may also be compressed (.gz).
 
     Args:
@@ -82,18 +82,18 @@ def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
     return "pandas" in sys.modules and isinstance(rows, sys.modules["pandas"].DataFrame)
 
 
-def table_of(frame: "pandas.DataFrame") -> Table:
+def table_of(frame: "pandas.DataFrame") -> OpenTable:
     """The rows of a pandas data frame; missing values are None."""
     columns = tuple(map(str, frame.columns))
     values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
-    return Table(FRAME, columns, enumerate(rows, start=1), by_line=False)
+    return OpenTable(FRAME, columns, enumerate(rows, start=1), by_line=False)
 
 
-def _rows_of_split(table: Table, split: str) -> Table:
+def _rows_of_split(table: OpenTable, split: str) -> OpenTable:
     table.require(("split",))
 
-    def rows() -> Iterator[tuple[int, Row]]:
+    def rows() -> Iterator[tuple[int, FileRow]]:
         found: set[str] = set()
         for number, row in table.rows:
             found.add(own := str(row.get("split")).strip())
@@ -106,15 +106,15 @@ def _rows_of_split(table: Table, split: str) -> Table:
     return replace(table, rows=rows())
 
 
-def _lines(path: Path, file_format: Format, _: OnProblem) -> Table:
+def _lines(path: Path, file_format: Format, _: OnProblem) -> OpenTable:
     """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
     rows = (
         (number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, file_format.encoding), start=1)
     )
-    return Table(str(path), ("text",), rows)
+    return OpenTable(str(path), ("text",), rows)
 
 
-def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
+def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
     rows = _split_rows(path, file_format, on_problem)
     first = next(rows, None)
@@ -124,7 +124,7 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
     header = [name.strip() for name in first[1]]
     between = {"\t": "tabs", ",": "commas"}.get(str(file_format.separator), repr(file_format.separator))
 
-    def by_column() -> Iterator[tuple[int, Row]]:
+    def by_column() -> Iterator[tuple[int, FileRow]]:
         for line, row in rows:
             if len(row) == len(header):
                 yield line, dict(zip(header, row, strict=True))
@@ -132,7 +132,7 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
                 expected = f"expected {len(header)}, as in the header (separated by {between})"
                 on_problem(f"{path}:{line}: the row has {len(row)} fields; {expected}")
 
-    return Table(str(path), tuple(header), by_column())
+    return OpenTable(str(path), tuple(header), by_column())
 
 
 def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
@@ -168,12 +168,12 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
             yield line, row
 
 
-def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
+def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
     """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
     check_names = json.JSONDecoder(object_pairs_hook=_refuse_repeated, parse_int=str).decode
     size = 0
 
-    def parsed() -> Iterator[tuple[int, Row]]:
+    def parsed() -> Iterator[tuple[int, FileRow]]:
         nonlocal size
         for number, line in enumerate(text_lines(path, file_format.encoding), start=1):
             size += len(line)
@@ -201,7 +201,7 @@ def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> Table
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
     columns = tuple(dict.fromkeys(column for _, row in first for column in row))
-    return Table(str(path), columns, chain(first, rows), examples=[row for _, row in first])
+    return OpenTable(str(path), columns, chain(first, rows), examples=[row for _, row in first])
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
@@ -211,13 +211,13 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError(f"an object has {quote(twice)} twice; expected each name once")
 
 
-def _parquet(path: Path, *_: object) -> Table:
+def _parquet(path: Path, *_: object) -> OpenTable:
     from multitask.data.parquet import read_parquet  # pyarrow takes 0.1 s
 
     return read_parquet(path)
 
 
-def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Table:
+def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
     """A sheet of a workbook. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: needs openpyxl; save the sheet as csv, or {install_with('xlsx')}")
@@ -227,14 +227,14 @@ def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Tabl
         raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
     header = tuple(name.strip() for name in first)
 
-    def by_column() -> Iterator[tuple[int, Row]]:
+    def by_column() -> Iterator[tuple[int, FileRow]]:
         for number, row in rows:
             if any(row[len(header) :]):
                 on_problem(f"{path}: row {number} has {len(row):,} cells; expected {len(header):,}, as in the header")
             else:
                 yield number, dict(zip_longest(header, row[: len(header)], fillvalue=""))
 
-    return Table(str(path), header, by_column(), by_line=False)
+    return OpenTable(str(path), header, by_column(), by_line=False)
 
 
 def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[str]]]:
@@ -274,7 +274,7 @@ def _written(value: Any, decimal: str) -> str:
     return "" if value is None else str(value)
 
 
-FORMATS: dict[str, Callable[[Path, Format, OnProblem], Table]] = {
+FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {
     ".csv": _delimited,
     ".tsv": _delimited,
     ".jsonl": _json_lines,
@@ -286,18 +286,18 @@ FORMATS: dict[str, Callable[[Path, Format, OnProblem], Table]] = {
 """Readers by suffix."""
 
 
-def _hub_table(source: Source) -> Table:
+def _hub_table(source: RowsFrom) -> OpenTable:
     """Class numbers become the names that the data set declares."""
     data = source.data_set()
     names = {name: kind.names for name, kind in data.features.items() if hasattr(kind, "names")}
 
-    def rows() -> Iterator[tuple[int, Row]]:
+    def rows() -> Iterator[tuple[int, FileRow]]:
         for number, row in enumerate(data, start=1):
             codes = ((column, row[column], labels) for column, labels in names.items())
             yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
 
     from multitask.data.parquet import fields_of
 
-    return Table(
+    return OpenTable(
         str(source), tuple(data.column_names), rows(), by_line=False, examples=[fields_of(data.features.arrow_schema)]
     )

@@ -37,7 +37,7 @@ CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 MOST_COLUMNS = 100_000
 EXCHANGED = str.maketrans(",.", ".,")
 
-Row = dict[str, Any]
+FileRow = dict[str, Any]
 
 
 class MissingSplitError(InputError):
@@ -102,7 +102,7 @@ class Format:
 
 
 @dataclass(frozen=True)
-class Source:
+class RowsFrom:
     """Where rows come from.
 
     Args:
@@ -164,7 +164,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Table:
+class OpenTable:
     """An open table. Raises InputError for too many columns, and for two of one name: a row has one value of a name.
 
     Args:
@@ -179,11 +179,11 @@ class Table:
 
     name: str
     columns: tuple[str, ...]
-    rows: Iterator[tuple[int, Row]]
+    rows: Iterator[tuple[int, FileRow]]
     by_line: bool = True
     schema: Any = None
     format: Format = Format()
-    examples: Sequence[Row] = ()
+    examples: Sequence[FileRow] = ()
 
     def __post_init__(self) -> None:
         if len(self.columns) > MOST_COLUMNS:
@@ -220,7 +220,7 @@ class Table:
             raise InputError(f"{self.name}: no column {plain(name)}; {there}{hint}")
 
 
-def value_of(row: Row, name: str) -> Any:
+def value_of(row: FileRow, name: str) -> Any:
     """A row's value of a column, or of a name with dots the value in its objects; None if it lacks it."""
     if name in row or "." not in name:
         return row.get(name)
@@ -230,7 +230,7 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
-def _names_in(row: Row) -> Iterator[str]:
+def _names_in(row: FileRow) -> Iterator[str]:
     """Names with dots of what the objects of a row have."""
     for name, value in row.items():
         if isinstance(value, dict):

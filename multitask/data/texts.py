@@ -9,7 +9,7 @@ from minbert.errors import InputError
 from minbert.files import NO_TEXT
 from multitask.data.invisible import seen
 from multitask.data.messages import quote
-from multitask.data.tables import Format, Row, Table, value_of
+from multitask.data.tables import FileRow, Format, OpenTable, value_of
 
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)
 
@@ -35,7 +35,7 @@ class Template:
             found = f"{found}{value}{words}" if value else f"{found.rstrip()}{words}"
         return found.strip()
 
-    def text_of(self, row: Row, file_format: Format) -> str:
+    def text_of(self, row: FileRow, file_format: Format) -> str:
         """The text of a row. Raises ValueError for a value that is no text; among several columns, numbers are text."""
         values = []
         for column in self.columns:
@@ -78,7 +78,7 @@ def template(written: str) -> Template:
 
 
 def texts_of_rows(
-    table: Table, rows: Iterable[tuple[int, Row]], templates: Sequence[Template]
+    table: OpenTable, rows: Iterable[tuple[int, FileRow]], templates: Sequence[Template]
 ) -> Iterator[tuple[str, ...]]:
     """The texts of some rows of a table. Raises InputError, which names the row, for a value that is no text."""
     for number, row in rows:

@@ -15,13 +15,13 @@ from typing import IO, Any
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.data.messages import plain
-from multitask.data.tables import SEPARATORS, Row, suffixes
+from multitask.data.tables import SEPARATORS, FileRow, suffixes
 
 STANDARD_OUTPUT = Path("-")
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 """Spreadsheets run a text that begins with one of these as a formula (OWASP, "CSV Injection")."""
 
-WriteRows = Callable[[Sequence[Row]], None]
+WriteRows = Callable[[Sequence[FileRow]], None]
 """Adds rows to a table. Raises InputError if its format cannot hold a row."""
 
 
@@ -86,7 +86,7 @@ def _delimited_writer(separator: str, file: IO[str], columns: Sequence[str]) -> 
     writer = csv.DictWriter(file, columns, delimiter=separator, lineterminator="\n")
     writer.writeheader()
 
-    def write(rows: Sequence[Row]) -> None:
+    def write(rows: Sequence[FileRow]) -> None:
         writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in _known(rows, columns))
 
     return write
@@ -123,7 +123,7 @@ def _finite(value: Any, column: str) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _known(rows: Sequence[Row], columns: Sequence[str]) -> Sequence[Row]:
+def _known(rows: Sequence[FileRow], columns: Sequence[str]) -> Sequence[FileRow]:
     """The rows. Raises InputError if one has another column."""
     for row in rows:
         if new := [name for name in row if name not in columns]:

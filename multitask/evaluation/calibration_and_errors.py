@@ -22,10 +22,12 @@ from multitask.tasks.task import Task
 BINS = 10
 SAMPLES = 2000
 
-Answers = NDArray[np.bool_]
+RightOrWrong = NDArray[np.bool_]
 
 
-def calibration(confidence: NDArray[np.float64], right: Answers, bins: int = BINS) -> tuple[float, pandas.DataFrame]:
+def calibration(
+    confidence: NDArray[np.float64], right: RightOrWrong, bins: int = BINS
+) -> tuple[float, pandas.DataFrame]:
     """Compare the probability of each prediction, [rows], with whether it is right, [rows].
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, equation 3.
@@ -52,7 +54,7 @@ def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.floa
     return np.where(task.decide(estimates) > 0, estimates, 1 - estimates)
 
 
-def class_scores(predicted: Answers, gold: Answers, labels: Sequence[str], seed: int = 0) -> pandas.DataFrame:
+def class_scores(predicted: RightOrWrong, gold: RightOrWrong, labels: Sequence[str], seed: int = 0) -> pandas.DataFrame:
     """Scores of every class.
 
     Args:
@@ -160,7 +162,7 @@ def _write_classes(
 
 def _by_class(
     task: Classification | MultiLabel, estimates: NDArray[np.float64], labels: NDArray[np.float32]
-) -> tuple[Answers, Answers]:
+) -> tuple[RightOrWrong, RightOrWrong]:
     """Whether each row is predicted to have each label, and whether it has it, both [rows, labels]."""
     decided = task.decide(estimates)
     if isinstance(task, MultiLabel):

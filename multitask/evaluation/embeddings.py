@@ -117,7 +117,7 @@ def _ndcg(ranks: NDArray[np.int64]) -> float:
 CHUNK = 1024
 SIMILARITY_DIGITS = 9
 """Recorded measures are rounded to these. Later digits depend on the number of threads."""
-MEASURES = ("alignment", "uniformity")
+SIMILARITY_MEASURES = ("alignment", "uniformity")
 """Measures that a training records in addition to its dev scores."""
 
 UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1

@@ -39,7 +39,9 @@ from multitask.tasks.declarations import task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 
-Loss = Callable[..., Tensor]  # anchors [pairs, dim], positives [pairs, dim], hard negatives if there are any -> []
+LossFunction = Callable[
+    ..., Tensor
+]  # anchors [pairs, dim], positives [pairs, dim], hard negatives if there are any -> []
 Views = Sequence[Tensor]  # the same embeddings as unit vectors in float64, anchors first
 
 DISSIPATED = 0.01
@@ -110,7 +112,7 @@ class GradientComponents:
 
 
 def probe(
-    objective: Objective | Loss,
+    objective: Objective | LossFunction,
     anchors: Tensor,
     positives: Tensor,
     hard_negatives: Tensor | None = None,
@@ -149,7 +151,7 @@ def probe(
     given = (anchors, positives) if hard_negatives is None else (anchors, positives, hard_negatives)
     views = [unit(view.detach().double()) for view in given]
 
-    def split(form: Objective | Loss, embeddings: Views) -> AnchorGradients:
+    def split(form: Objective | LossFunction, embeddings: Views) -> AnchorGradients:
         if isinstance(form, Objective):
             form = partial(form, false_negatives=false_negatives, false_hard_negatives=false_hard_negatives)
         return _split(form, embeddings)
@@ -179,7 +181,7 @@ class AnchorGradients:
         return torch.cat([anchors + positives, *hard], dim=1)
 
 
-def _split(loss: Loss, views: Views) -> AnchorGradients:
+def _split(loss: LossFunction, views: Views) -> AnchorGradients:
     """Read the coefficients from tags: sentence k gets a dimension of its own, in which its entry is TAG.
 
     The gradient of anchor i is a linear combination of sentences, so its entry in dimension k is TAG times the
@@ -208,10 +210,10 @@ def _tangential(vectors: Tensor, anchors: Tensor) -> Tensor:
 
 
 def _full_push(
-    objective: Objective | Loss,
+    objective: Objective | LossFunction,
     views: Views,
     found: AnchorGradients,
-    split: Callable[[Objective | Loss, Views], AnchorGradients],
+    split: Callable[[Objective | LossFunction, Views], AnchorGradients],
 ) -> Tensor:
     """The push Σ_j |β_ij| on anchors if nothing dissipates their gradient, [pairs] or one number for all."""
     if isinstance(objective, Objective):

@@ -350,9 +350,9 @@ def _moments(weights: Values, values: NDArray[Any]) -> tuple[Values, Values, Val
     return centred, mean, np.where(variance > rounding(values) ** 2 / 4, variance, np.nan)
 
 
-Score = Callable[..., Values]
+ScoreFunction = Callable[..., Values]
 """From weights [samples, examples], labels and all models' predictions to scores [samples, models]."""
-SCORES: dict[tuple[Metric, int], Score] = {
+SCORES: dict[tuple[Metric, int], ScoreFunction] = {
     ("accuracy", 1): _accuracy,
     ("macro_f1", 1): _class_f1,
     ("matthews", 1): _matthews,
@@ -369,7 +369,7 @@ SCORES: dict[tuple[Metric, int], Score] = {
 """How a metric is computed from weighted examples, whose labels have one dimension or two."""
 
 
-class Answers(NamedTuple):
+class DevAnswers(NamedTuple):
     """A model's answers to a task's rows, as `resampled_scores` takes them."""
 
     labels: NDArray[Any]  # [rows] or [rows, labels], in file order
@@ -384,7 +384,7 @@ def draws_of(task: str) -> np.random.Generator:
     return generator(0, "resampled examples", task)
 
 
-def scores_with_intervals(answers: Mapping[str, Answers]) -> dict[str, Uncertain]:
+def scores_with_intervals(answers: Mapping[str, DevAnswers]) -> dict[str, Uncertain]:
     """Each task's score, and the mean of those where higher is better, `overall`, over resampled rows."""
     found: dict[str, tuple[float, Values]] = {}
     for task, (labels, predictions, metric, classes, score) in answers.items():

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 from minbert.files import write_json, write_text
-from multitask.data.markup import Rows, aligned, latex, latex_table, markdown_table, markdown_text
+from multitask.data.markup import TableCells, aligned, latex, latex_table, markdown_table, markdown_text
 from multitask.evaluation.suite_sets import PUBLISHED
 from multitask.evaluation.suites import SUITES, SuiteResult
 from multitask.evaluation.text_tables import SEEN
@@ -41,7 +41,7 @@ def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     return [path, path.with_suffix(".md"), path.with_suffix(".tex")]
 
 
-def _markdown(rows: Rows) -> str:
+def _markdown(rows: TableCells) -> str:
     return markdown_table([[*map(markdown_text, row)] for row in rows]).rstrip()
 
 

@@ -28,9 +28,9 @@ from multitask.models.settings import Pooling
 
 SuiteName = TaskSuite | Literal["geometry"]
 STSB = "STSBenchmark"
-Answers = tuple[NDArray[Any], NDArray[Any]]
+SuiteAnswers = tuple[NDArray[Any], NDArray[Any]]
 """Gold answers and the encoder's, [scored rows] each; of retrieval, the best nDCG and the encoder's of each query."""
-Measured = tuple[Callable[[NDArray[np.bool_]], Scores], Answers | None]
+Measured = tuple[Callable[[NDArray[np.bool_]], Scores], SuiteAnswers | None]
 """A function from a mask of the scored rows to the scores on these; the answers of all, which geometry has not."""
 
 
@@ -125,7 +125,7 @@ class SuiteResult:
     unknown: tuple[str, ...]
     sentences: int  # number of different sentences in all tasks that were evaluated together
     seconds: Mapping[str, float]  # of embedding and of scoring
-    answers: Mapping[str, Answers]  # of the tasks that have any
+    answers: Mapping[str, SuiteAnswers]  # of the tasks that have any
     geometry: Scores | None = None  # of the STS Benchmark's embeddings, if it was asked for and the suite has it
     # the results of the embeddings' first so many numbers, which differ from this one in `tasks`
     dimensions: Mapping[int, "SuiteResult"] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def evaluate_suites(
 
 def _scored(
     suite: SuiteName, tasks: Mapping[str, Any], table: EmbeddingTable, known: KnownEncoder, seed: int
-) -> tuple[dict[str, ScoresWithOverlap], dict[str, Answers]]:
+) -> tuple[dict[str, ScoresWithOverlap], dict[str, SuiteAnswers]]:
     scores, answers = {}, {}
     for task, rows in tasks.items():
         try:

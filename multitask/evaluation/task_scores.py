@@ -15,7 +15,7 @@ from multitask.base.device import Runtime
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, is_frame, table_of
-from multitask.evaluation.statistics import Answers
+from multitask.evaluation.statistics import DevAnswers
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.estimates import Estimates, estimate, tokenised
 from multitask.models.multitask_model import MultitaskModel, tasks_for
@@ -97,14 +97,14 @@ class TaskEvaluation:
         return cls(tasks, examples, estimates, scores, parts, trained_on.unknown)
 
     @property
-    def answers(self) -> dict[str, Answers]:
+    def answers(self) -> dict[str, DevAnswers]:
         """The answers to each task's rows."""
         found = {}
         for name, values in self.estimates.items():
             task, labels = self.tasks[name], self.examples[name].gold
             classes = len(task.labels) if isinstance(task, Classification) else None
             predictions = values if task.metric == "average_precision" else task.decide(values)
-            found[name] = Answers(labels, predictions, task.metric, classes, self.scores.tasks[name])
+            found[name] = DevAnswers(labels, predictions, task.metric, classes, self.scores.tasks[name])
         return found
 
     def write(self, folder: Path, more: Mapping[str, Any]) -> None:

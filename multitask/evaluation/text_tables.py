@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from multitask.data.markup import aligned
-from multitask.evaluation.statistics import Answers, Uncertain, scores_with_intervals
+from multitask.evaluation.statistics import DevAnswers, Uncertain, scores_with_intervals
 from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
 from multitask.tasks.scores import score_text
 
@@ -38,7 +38,7 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float) -> s
     return aligned(rows, left=2)
 
 
-def intervals_table(answers: Mapping[str, Answers]) -> str:
+def intervals_table(answers: Mapping[str, DevAnswers]) -> str:
     """A line for each score with its interval."""
     scores = [((name,), score) for name, score in scores_with_intervals(answers).items()]
     return uncertain_table(["task", "score", "95% interval over rows"], scores)

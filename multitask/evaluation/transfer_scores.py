@@ -36,11 +36,11 @@ TRAINING_SET_GRID: Sequence[float] = (1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 TOLERANCE = 1e-7
 MOST_STEPS = 1000
 
-Labels = NDArray[np.int64]  # [rows]
+ClassNumbers = NDArray[np.int64]  # [rows]
 Features = NDArray[np.float64]  # [rows, features]
 
 
-def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> dict[str, float | None]:
+def transfer_scores(predictions: ClassNumbers, labels: ClassNumbers, classes: int) -> dict[str, float | None]:
     """Share of rows [rows] with the right class, and for two classes the F1 score of class 1.
 
     F1 is NaN if class 1 neither occurs nor is predicted, and None for more classes. Folds of a cross-validation are
@@ -50,7 +50,7 @@ def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> dict[s
     return {"accuracy": float(np.mean(predictions == labels)), "f1": f1}
 
 
-def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Labels:
+def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> ClassNumbers:
     """Predicted classes of the scored rows, in file order; the data's splits decide how regularisation is chosen.
 
     Raises InputError if a class has less training rows than there are folds.
@@ -61,7 +61,7 @@ def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Lab
         return _predicted(features, data, seed)
 
 
-def _predicted(features: Features, data: LabelledRows, seed: int) -> Labels:
+def _predicted(features: Features, data: LabelledRows, seed: int) -> ClassNumbers:
     train, dev, grid = data.parts == "train", data.parts == "dev", GRID
     if not train.any():
         return _cross_validated(features, data.labels, _folds(data.labels, data.scored, seed))
@@ -78,7 +78,7 @@ def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
     return first if second is None else np.hstack([np.abs(first - second), first * second])
 
 
-def _folds(labels: Labels, among: Mask, seed: int) -> list[Mask]:
+def _folds(labels: ClassNumbers, among: Mask, seed: int) -> list[Mask]:
     """The rows of each fold, [rows] each, among some rows. All folds have about the same shares of classes."""
     chosen, rows = labels[among], np.flatnonzero(among)
     if (smallest := np.bincount(chosen).min()) < FOLDS:
@@ -87,7 +87,7 @@ def _folds(labels: Labels, among: Mask, seed: int) -> list[Mask]:
     return [np.isin(np.arange(len(labels)), rows[part]) for _, part in splits]
 
 
-def _cross_validated(features: Features, labels: Labels, parts: Sequence[Mask]) -> Labels:
+def _cross_validated(features: Features, labels: ClassNumbers, parts: Sequence[Mask]) -> ClassNumbers:
     accuracies: list[list[NDArray[np.float64]]] = [[] for _ in parts]
     for one, other in combinations(range(FOLDS), 2):
         train = ~(parts[one] | parts[other])
@@ -101,7 +101,7 @@ def _cross_validated(features: Features, labels: Labels, parts: Sequence[Mask]) 
 
 
 def _accuracies(
-    features: Features, labels: Labels, train: Mask, held_out: Sequence[Mask], grid: Sequence[float]
+    features: Features, labels: ClassNumbers, train: Mask, held_out: Sequence[Mask], grid: Sequence[float]
 ) -> NDArray[np.float64]:
     """Accuracy on each held-out part with each regularisation, [parts, grid]. Each fit continues the one before it."""
     inputs, targets = features[train], labels[train]
@@ -115,12 +115,12 @@ def _accuracies(
 
 def _chosen(
     features: Features,
-    labels: Labels,
+    labels: ClassNumbers,
     train: Mask,
     test: Mask,
     accuracies: NDArray[np.float64],
     grid: Sequence[float],
-) -> Labels:
+) -> ClassNumbers:
     """Predictions on the test rows, with the regularisation of the best mean accuracy; of equal ones, the strongest."""
     best = grid[int(accuracies.mean(0).round(9).argmax())]  # equal means may differ in their last bits
     inputs = features[train]

@@ -27,7 +27,7 @@ from minbert.files import FULL
 from multitask.base.device import start
 from multitask.base.errors import Interrupted, TrainingError, stop_signals
 from multitask.base.options import Device, RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.experiments.tables import Node
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
@@ -57,7 +57,7 @@ class Failed:
     disk: OSError | None = None  # the full or read-only disk that stops the whole grid, if that was it
 
 
-def run_job(job: Job) -> Artefact | Failed:
+def run_job(job: Job) -> Run | Failed:
     """Compute a job here. Raises Interrupted when a signal asked to stop."""
     with _logged_to(job.log):
         try:
@@ -118,7 +118,7 @@ class Engine:
         """Begin a job, or keep it for `wait`; not more than `slots` at a time."""
         self.job = job
 
-    def wait(self) -> tuple[Job, Artefact | Failed]:
+    def wait(self) -> tuple[Job, Run | Failed]:
         """The next submitted job that is over. Raises Interrupted when a signal asked to stop."""
         assert self.job is not None, "a job was submitted"
         return self.job, run_job(self.job)
@@ -178,7 +178,7 @@ class Processes(Engine):
         worker.job = job
         worker.pipe.send(job)
 
-    def wait(self) -> tuple[Job, Artefact | Failed]:
+    def wait(self) -> tuple[Job, Run | Failed]:
         busy = {worker.pipe: worker for worker in self.workers if worker.job is not None}
         worker = busy[next(pipe for pipe in connection.wait(list(busy)) if isinstance(pipe, Connection))]
         job, worker.job = worker.job, None
@@ -287,7 +287,7 @@ class Ray(Engine):
         )
         self.jobs[run.remote(self._anywhere(job))] = job
 
-    def wait(self) -> tuple[Job, Artefact | Failed]:
+    def wait(self) -> tuple[Job, Run | Failed]:
         ready: list[Any] = []
         while not ready:
             ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=POLL)
@@ -296,7 +296,7 @@ class Ray(Engine):
         [reference] = ready
         job = self.jobs.pop(reference)
         try:
-            outcome: Artefact | Failed = self.ray.get(reference)
+            outcome: Run | Failed = self.ray.get(reference)
             # The paths of the job on the cluster are absolute.
             return job, replace(outcome, log=job.log) if isinstance(outcome, Failed) else outcome
         except self.ray.exceptions.RayError as error:

@@ -50,7 +50,7 @@ STYLE: dict[Any, Any] = {
 }
 DASHED: dict[str, Any] = {"color": INK, "alpha": 0.4, "linewidth": 1, "linestyle": "--"}
 
-Points = Sequence[tuple[float, float, float, float]]
+CurvePoints = Sequence[tuple[float, float, float, float]]
 """A line: place, value, lower and upper bound of each point. Bounds are NaN or the value itself without any."""
 
 
@@ -80,7 +80,7 @@ def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
     return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 
-def over_seeds(seeds: Sequence[Sequence[tuple[float, float]]]) -> Points:
+def over_seeds(seeds: Sequence[Sequence[tuple[float, float]]]) -> CurvePoints:
     """The mean over seeds with one standard deviation to each side, from places and values of each seed.
 
     Early stopping may end seeds at different places: the shortest decides.
@@ -93,7 +93,7 @@ def over_seeds(seeds: Sequence[Sequence[tuple[float, float]]]) -> Points:
 
 
 def lines(
-    panels: Mapping[str, Mapping[str, Points]],
+    panels: Mapping[str, Mapping[str, CurvePoints]],
     xlabel: str,
     title: str,
     *,
@@ -149,7 +149,7 @@ def lines(
     return render(draw, (size[0] * wide, 0.5 + 0.2 * -(-len(names) // columns) + size[1] * high), title)
 
 
-def _line(axes: Axes, points: Points, name: str, style: dict[str, Any]) -> None:
+def _line(axes: Axes, points: CurvePoints, name: str, style: dict[str, Any]) -> None:
     x, y, low, high = np.array(points, float).T if len(points) else np.empty((4, 0))
     axes.plot(x, y, label=name, **style)
     drawn = low > 0 if axes.get_yscale() == "log" else None
@@ -305,7 +305,7 @@ def sweeps(table: TableScores) -> dict[str, Picture]:
 def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float, str]]) -> Picture:
     """The pictured columns against a parameter: means with 95% bands at equidistant places."""
     values = sorted({value for line in rows.values() for value in line})
-    panels: dict[str, dict[str, Points]] = {}
+    panels: dict[str, dict[str, CurvePoints]] = {}
     for place in table.pictured:
         cells, heading = table.column(place), table.description.columns[place].heading
         drawn = {name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in of.items()] for name, of in rows.items()}

@@ -22,7 +22,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from multitask.base.keys import RunKey
 from multitask.base.locks import refuse_link
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.experiments.engines import Engine, Failed, Job
 from multitask.experiments.tables import Experiment, Node, Row
 from multitask.stages.registry import stage_named
@@ -121,7 +121,7 @@ def _clock(seconds: float) -> str:
 
 LOGS = "logs"
 
-Outcomes = Mapping[Node, Artefact | Failed]
+Outcomes = Mapping[Node, Run | Failed]
 
 
 class Grid:
@@ -167,15 +167,15 @@ class Grid:
             self._identities[parent] = identity_of(parent)
         return self._identities[parent]
 
-    def find(self, node: Node) -> Artefact | None:
+    def find(self, node: Node) -> Run | None:
         """The complete run of a stage; None if it is not computed. Raises InputError if it is damaged."""
-        artefact = Artefact.find(self.options.runs, self.key(node))
+        artefact = Run.find(self.options.runs, self.key(node))
         if artefact is None or not artefact.done:
             return None
         artefact.check()
         return artefact
 
-    def found(self) -> dict[Node, Artefact]:
+    def found(self) -> dict[Node, Run]:
         """The complete runs of all stages."""
         return {node: run for node in self.stages if (run := self.find(node))}
 
@@ -204,7 +204,7 @@ class Grid:
         name = re.sub(r"\W+", "-", self.stages[node].key.lower()).strip("-")
         parents = [outcomes[parent] if isinstance(parent, Node) else parent for parent in node.parents]
         models = tuple(
-            Weights(str(p.folder)) if isinstance(p, Artefact) else p for p in parents if not isinstance(p, Failed)
+            Weights(str(p.folder)) if isinstance(p, Run) else p for p in parents if not isinstance(p, Failed)
         )
         return Job(node, models, replace(self.options, name=name), self.log(node, name))
 
@@ -218,7 +218,7 @@ def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object
         Interrupted: a signal asked to stop; the same call resumes.
         OSError: a disk is full or read-only; the same call resumes.
     """
-    outcomes: dict[Node, Artefact | Failed] = {**grid.found()}
+    outcomes: dict[Node, Run | Failed] = {**grid.found()}
     waiting = grid.missing(outcomes)
     running = 0
     with GridProgress(waiting, grid.name, live=engine.slots > 1) as progress:

@@ -9,8 +9,8 @@ from minbert.errors import InputError
 from minbert.files import read_text, write_json
 from minbert.settings import adapter, read_as
 from multitask.base.keys import FORMAT_VERSION
-from multitask.base.runs import Artefact, check_names
-from multitask.experiments.tables import MAIN_TASKS, OWN_TASKS, Table
+from multitask.base.runs import Run, check_names
+from multitask.experiments.tables import MAIN_TASKS, OWN_TASKS, StudyTable
 
 SCORES = ("evaluate", "suites", "ensemble")
 """Stages whose runs hold a row's scores and predictions. Ensembles are their own evaluation; simulations have none."""
@@ -40,7 +40,7 @@ class RecordedRun:
 
 
 @dataclass(frozen=True)
-class Record:
+class PresetRecord:
     """Everything that one preset ran: the last run of every table.
 
     Raises:
@@ -51,7 +51,7 @@ class Record:
     start: str  # start weights as they were called
     data: str  # folder of the data as it was called, or a tasks file
     notes: tuple[str, ...]  # warnings that belong next to the scores
-    tables: tuple[Table, ...]  # what was run
+    tables: tuple[StudyTable, ...]  # what was run
     # one for each seed of each row, in the tables' order. Rows without a recipe have none
     runs: tuple[RecordedRun, ...]
     format_version: int = FORMAT_VERSION  # of the runs
@@ -85,7 +85,7 @@ class Record:
         """Names of all runs of the tables with these keys, or of all tables."""
         return {name for run in self.runs if not tables or run.table in tables for name in run.chain}
 
-    def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
+    def with_tables_of(self, earlier: "PresetRecord", folder: Path, order: Sequence[str]) -> "PresetRecord":
         """The record plus the tables that only an earlier record has, if it has the same start weights, data and notes.
 
         Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
@@ -95,7 +95,7 @@ class Record:
         own = {table.key for table in self.tables}
 
         def kept(key: str) -> bool:
-            done = (Artefact(folder / name).done for name in earlier.artefacts(key))
+            done = (Run(folder / name).done for name in earlier.artefacts(key))
             return key in order and key not in own and all(done)
 
         others = {table.key for table in earlier.tables if kept(table.key)}
@@ -114,10 +114,10 @@ class Record:
         scores: dict[str, float] = {}
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
-                evaluation = Artefact(folder / run.evaluation).evaluation()
+                evaluation = Run(folder / run.evaluation).evaluation()
                 if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
-        kept = [name for name in scores if Artefact(folder / name).kept_models()]
+        kept = [name for name in scores if Run(folder / name).kept_models()]
         return max(kept or scores, key=scores.__getitem__, default=None)
 
     @staticmethod
@@ -127,17 +127,17 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write the record into the folder of runs."""
-        write_json(self.path(folder, self.preset), adapter(Record).dump_python(self, mode="json"))
+        write_json(self.path(folder, self.preset), adapter(PresetRecord).dump_python(self, mode="json"))
 
     @classmethod
-    def read(cls, folder: Path, preset: str) -> "Record":
+    def read(cls, folder: Path, preset: str) -> "PresetRecord":
         """A preset's record. Raises InputError if there is none, another version wrote it, or it is damaged."""
         what = "--tasks-file FILE" if preset == OWN_TASKS else preset
         path, command = cls.path(folder, preset), f"`multitask experiments run {what}`"
         if not path.is_file():
             raise InputError(f"{path}: no such file; run {command} first")
         try:
-            record: Record = read_as(Record, read_text(path), path)
+            record: PresetRecord = read_as(PresetRecord, read_text(path), path)
             if record.format_version != FORMAT_VERSION:
                 raise InputError(f"{path}: written by another version")
             check_names(record.artefacts(), path)
@@ -146,7 +146,7 @@ class Record:
         return record
 
     @classmethod
-    def read_all(cls, folder: Path) -> "list[Record]":
+    def read_all(cls, folder: Path) -> "list[PresetRecord]":
         """The records of all presets. Raises InputError if one is damaged."""
         names = sorted(path.stem.removeprefix("experiments-") for path in folder.glob("experiments-*.json"))
         return [cls.read(folder, name) for name in names]

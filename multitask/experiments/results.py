@@ -24,7 +24,7 @@ from minbert.files import atomic_file, read_json
 from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 from multitask.evaluation.text_tables import capitalized
-from multitask.experiments.table_results import MEASURES, PresetResults, RunResult, TableResults
+from multitask.experiments.table_results import TABLE_MEASURES, PresetResults, RunResult, TableResults
 from multitask.experiments.tables import Row
 
 VERSION = 6
@@ -233,14 +233,14 @@ FURTHER: Final = ("alignment", "uniformity", RANK)
 """Metrics of columns with neither intervals nor tests."""
 TRAINING = "training"
 """The source of what was measured on training batches; other sources are tasks, measured on their dev sets."""
-Line = dict[str, Any]
+ResultLine = dict[str, Any]
 
 
 def scores_as_data(results: PresetResults, studies: Mapping[str, str] | None = None) -> Results:
     """The scores of all tables with a finished run, simulations left out. `studies` has the study of each table."""
     record, tables = results.record, []
     for key, found in results.finished_tables.items():
-        table, columns, lines = found.table, tuple(_columns(found)), list[Line]()
+        table, columns, lines = found.table, tuple(_columns(found)), list[ResultLine]()
         for row, column in product(table.rows, columns):
             of_row = {"preset": record.preset, "data": record.data, "study": (studies or {}).get(key), "table": key}
             of_row |= {"start": _start(found, row, results), "row": row.key, "label": row.label}
@@ -270,7 +270,7 @@ def _columns(found: TableResults) -> Iterator[Column]:
     further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
     further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
     for task, (_, *others) in table.metrics.items():
-        further += [Column(task, name, f"{capitalized(task)} {MEASURES[name]}", False) for name in others]
+        further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
     steps = Column(TRAINING, STEPS, "Steps", False)
     for column in (*further, steps):
         values = {_further(run, column) for runs in found.runs.values() for run in runs} - {None}
@@ -287,12 +287,12 @@ def _further(run: RunResult, column: Column) -> float | None:
     return value
 
 
-def _cell(found: TableResults, row: Row, column: Column) -> list[Line]:
+def _cell(found: TableResults, row: Row, column: Column) -> list[ResultLine]:
     """A line for each seed, or one with the published score alone."""
     runs = found.runs.get(row.key, ())
     if column.metric != found.measures.get(column.task, MEAN):
         values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
-        return [{"seed": seed, "value": value} for seed, value in values.items()] or [Line()]
+        return [{"seed": seed, "value": value} for seed, value in values.items()] or [ResultLine()]
     tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}
     runs = found.scored(row.key, tasks) if tasks else ()
     if not runs:

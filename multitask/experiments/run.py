@@ -9,10 +9,10 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, locate_model
+from multitask.base.runs import Run, locate_model
 from multitask.experiments.engines import Engine, Failed
 from multitask.experiments.grid import Grid, Outcomes, compute_grid
-from multitask.experiments.record import Record, RecordedRun
+from multitask.experiments.record import PresetRecord, RecordedRun
 from multitask.experiments.tables import Preset
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
@@ -21,7 +21,7 @@ from multitask.stages.settings import ENSEMBLE, EnsembleConfig
 logger = logging.getLogger("multitask")
 
 
-def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> Record:
+def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> PresetRecord:
     """Compute every row with every seed, from 0. What is in the folder of runs already is not computed again.
 
     Returns the record of these tables, with the errors of failed rows. The record that is written also keeps the tables
@@ -35,20 +35,20 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     grid = Grid(preset.experiments, seeds, options)
     rows = [(e.table.key, row, seed) for e in preset.experiments for row in e.models for seed in range(seeds)]
     tables = tuple(e.table for e in preset.experiments)
-    nothing = Record(preset.name, preset.start.name, str(preset.data), preset.notes, tables, ())
+    nothing = PresetRecord(preset.name, preset.start.name, str(preset.data), preset.notes, tables, ())
 
     def recorded(place: tuple[str, str, int], outcomes: Outcomes) -> RecordedRun:
         """A row and a seed so far. While it is unfinished it has neither scores nor an error."""
         *before, last = [outcomes.get(node) for node in grid.chains[place]]
-        run = RecordedRun(*place, tuple(of.folder.name for of in (*before, last) if isinstance(of, Artefact)))
+        run = RecordedRun(*place, tuple(of.folder.name for of in (*before, last) if isinstance(of, Run)))
         if not isinstance(last, Failed):
             return run
         return replace(run, error=last.error, log=last.log.relative_to(options.runs).as_posix())
 
-    def record_so_far(outcomes: Outcomes) -> Record:
+    def record_so_far(outcomes: Outcomes) -> PresetRecord:
         record = united = replace(nothing, runs=tuple(recorded(place, outcomes) for place in rows))
         with suppress(InputError):  # no earlier record, or none that can be read
-            united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, preset.order)
+            united = record.with_tables_of(PresetRecord.read(options.runs, preset.name), options.runs, preset.order)
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
@@ -67,7 +67,7 @@ def check_preset(preset: Preset) -> None:
             check(config, folder)
 
 
-def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
+def write_best_predictions(preset: Preset, record: PresetRecord, options: RunOptions, output: Path) -> list[Path]:
     """Write prediction files of the best model of each group of tasks that the preset names.
 
     Returns the files. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
@@ -76,7 +76,7 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
     for tasks in preset.predicted:
         if best := record.best_model(options.runs, tasks):
             try:
-                files = _predictions(Artefact(options.runs / best), preset.data, options)
+                files = _predictions(Run(options.runs / best), preset.data, options)
             except InputError as error:
                 logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
                 continue
@@ -87,7 +87,7 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
     return paths
 
 
-def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
+def _predictions(model: Run, data: Path, options: RunOptions) -> list[Path]:
     """A model's prediction files, which ensembles write: the model is one, or makes one alone. Computed once."""
     if not (model.folder / "predictions").is_dir():
         where = replace(options, name="best")

@@ -12,11 +12,11 @@ import numpy as np
 import pandas
 
 from minbert.files import read_arrays, read_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.evaluation.statistics import (
     LEVEL,
     SAMPLES,
-    Answers,
+    DevAnswers,
     SampledScores,
     Uncertain,
     Values,
@@ -26,8 +26,8 @@ from multitask.evaluation.statistics import (
     resampled_scores,
 )
 from multitask.evaluation.text_tables import capitalized
-from multitask.experiments.record import Record
-from multitask.experiments.tables import OVERALL, Row, Table
+from multitask.experiments.record import PresetRecord
+from multitask.experiments.tables import OVERALL, Row, StudyTable
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import LOWER_IS_BETTER
 
@@ -49,13 +49,13 @@ class RunResult:
     """Overall score, scores and metrics of the best model, as in evaluation.json."""
     history: Sequence[Mapping[str, Any]] = ()
     """The lines of metrics.jsonl, one for each evaluation; none for an ensemble, which trains nothing."""
-    answers: Mapping[str, Answers] = field(default_factory=dict)
+    answers: Mapping[str, DevAnswers] = field(default_factory=dict)
     """The answers to the dev set of each scored task."""
     majorities: Mapping[str, float] = field(default_factory=dict)
     """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
     sources: Sequence[str] = ()
     """The names of what a pre-training reads; none of other stages."""
-    chain: tuple[Artefact, ...] = ()
+    chain: tuple[Run, ...] = ()
     """All its runs, parents first."""
 
     @classmethod
@@ -64,11 +64,11 @@ class RunResult:
         model: Path,
         evaluated: Path,
         seed: int = 0,
-        chain: tuple[Artefact, ...] = (),
+        chain: tuple[Run, ...] = (),
         metrics: Mapping[str, str] | None = None,
     ) -> Self:
         """Read it from the folders of its model and its scores. `metrics` are those of tasks that have another one."""
-        evaluation = Artefact(evaluated).evaluation()
+        evaluation = Run(evaluated).evaluation()
         for task in (metrics or {}).keys() & evaluation["scores"].keys():
             evaluation["measures"][task] = metric = (metrics or {})[task]
             evaluation["scores"][task] = evaluation["metrics"][task][metric]
@@ -78,12 +78,12 @@ class RunResult:
         for task, score in evaluation["scores"].items():
             classes = len(evaluation["metrics"][task].get("confusion", ())) or None
             labels, predictions = arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
-            answers[task] = Answers(labels, predictions, evaluation["measures"][task], classes, score)
+            answers[task] = DevAnswers(labels, predictions, evaluation["measures"][task], classes, score)
         labels_of = {task: of.labels for task, of in answers.items() if of.metric == "accuracy"}
         majorities = {
             task: float(np.unique(of, axis=0, return_counts=True)[1].max() / len(of)) for task, of in labels_of.items()
         }
-        history = Artefact(model).history() if (model / "metrics.jsonl").is_file() else []
+        history = Run(model).history() if (model / "metrics.jsonl").is_file() else []
         sources = read_json(model / "config.json").get("sources", ()) if (model / "config.json").is_file() else ()
         return cls(model.name, evaluated.name, seed, evaluation, history, answers, majorities, sources, chain)
 
@@ -160,7 +160,7 @@ class Samples:
         return self.computed[dev_set][name]
 
 
-MEASURES: dict[str, str] = {
+TABLE_MEASURES: dict[str, str] = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "matthews": "Matthews correlation",
@@ -171,7 +171,7 @@ MEASURES: dict[str, str] = {
     "spearman": "Spearman correlation",
     "rmse": "RMSE (lower is better)",
 }
-Cell = tuple[str, str]
+CellKey = tuple[str, str]
 """A row's key and a column."""
 
 
@@ -190,7 +190,7 @@ def compared(differences: Mapping[tuple[Any, ...], Uncertain]) -> pandas.DataFra
 class TableResults:
     """A table with its finished runs, and the statistics of their scores."""
 
-    table: Table
+    table: StudyTable
     runs: Mapping[str, tuple[RunResult, ...]]
     """Of each row, one for each seed, by the row's key."""
     samples: Samples
@@ -216,7 +216,7 @@ class TableResults:
 
     def heading(self, column: str) -> str:
         """A column's title."""
-        return f"{capitalized(column)} {MEASURES.get(self.measures.get(column, ''), '')}".rstrip()
+        return f"{capitalized(column)} {TABLE_MEASURES.get(self.measures.get(column, ''), '')}".rstrip()
 
     @cached_property
     def measures(self) -> dict[str, str]:
@@ -267,7 +267,7 @@ class TableResults:
         return pandas.DataFrame.from_dict(found, "index")
 
     @cached_property
-    def scores(self) -> dict[Cell, SampledScores]:
+    def scores(self) -> dict[CellKey, SampledScores]:
         """The scores of every cell that has some, if they are defined for all seeds. A mean needs all its tasks."""
         found = {}
         for row, column in product((row.key for row in self.table.rows), self.table.score_columns):
@@ -299,7 +299,7 @@ class TableResults:
         return len({tuple(self.samples.dev_set(run, task) for task in tasks) for run in runs}) == 1
 
     @cached_property
-    def _less_reference(self) -> dict[Cell, Uncertain]:
+    def _less_reference(self) -> dict[CellKey, Uncertain]:
         """Each row less the reference row, without rows that share its models or were chosen by their dev scores."""
         if (reference := self.table.reference) is None:
             return {}
@@ -371,7 +371,7 @@ class TableResults:
 class PresetResults:
     """All that a report shows: what the preset ran, the results of every table with scores, the folder of all runs."""
 
-    record: Record
+    record: PresetRecord
     tables: tuple[TableResults, ...]
     folder: Path
 
@@ -379,10 +379,10 @@ class PresetResults:
     def read(cls, folder: Path, preset: str) -> Self:
         """Read a preset's record and results. Raises InputError when it was never run, or a run is damaged."""
 
-        def artefact(name: str) -> Artefact:
-            return Artefact(folder / name)
+        def artefact(name: str) -> Run:
+            return Run(folder / name)
 
-        record = Record.read(folder, preset)
+        record = PresetRecord.read(folder, preset)
         for name in sorted(record.artefacts()):
             artefact(name).check()
         runs: dict[tuple[str, str], tuple[RunResult, ...]] = {}
@@ -408,7 +408,7 @@ class PresetResults:
         """The tables with a finished run, by key."""
         return {results.table.key: results for results in self.tables if any(results.runs.values())}
 
-    def last_stage(self, table: str) -> Artefact | None:
+    def last_stage(self, table: str) -> Run | None:
         """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""
         names = (run.chain[-1] for run in self.record.runs if run.table == table and run.chain)
-        return next((Artefact(self.folder / name) for name in names), None)
+        return next((Run(self.folder / name) for name in names), None)

@@ -12,8 +12,8 @@ from multitask.stages.registry import stage_named
 from multitask.stages.settings import EvaluateConfig
 
 TableKind = Literal["table", "curves", "simulations"]
-Value = str | int | float | bool | None | tuple[str, ...]
-Point = Mapping[str, Value]
+PointValue = str | int | float | bool | None | tuple[str, ...]
+Point = Mapping[str, PointValue]
 """The parameters that tell a row from the others, by name."""
 OVERALL = "overall"
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
@@ -43,14 +43,14 @@ def key_of(point: Point) -> str:
     return ",".join(f"{name}={_text(value)}" for name, value in point.items())
 
 
-def _text(value: Value) -> str:
+def _text(value: PointValue) -> str:
     if isinstance(value, tuple):
         return "+".join(value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Rows that are compared with each other.
 
     Raises:
@@ -133,7 +133,7 @@ def evaluation(model: Node) -> Node:
     return model if stage_named(model.stage).scores else Node("evaluate", EvaluateConfig(), (model,), model.data)
 
 
-Line = tuple[Row, Node | None]
+GridLine = tuple[Row, Node | None]
 """A row and the recipe of its model. A row that only the report can have has no recipe."""
 
 
@@ -141,7 +141,7 @@ Line = tuple[Row, Node | None]
 class Experiment:
     """A table and how its rows are made."""
 
-    table: Table
+    table: StudyTable
     models: Mapping[str, Node]  # the recipe of each row's model, by the row's key and in the table's order
     evaluation: Callable[[Node], Node] = evaluation  # from a row's model to the stage with its scores
     on_request: bool = False  # run only if it is named
@@ -151,7 +151,7 @@ def experiment(
     key: str,
     title: str,
     note: str,
-    lines: Iterable[Line],
+    lines: Iterable[GridLine],
     *,
     reference: str | None = None,
     columns: Sequence[str] = MAIN_TASKS,
@@ -159,14 +159,14 @@ def experiment(
     kind: TableKind = "table",
     on_request: bool = False,
 ) -> Experiment:
-    """A table scored on the dev sets, from its rows and their recipes; see `Table` and `Experiment`."""
+    """A table scored on the dev sets, from its rows and their recipes; see `StudyTable` and `Experiment`."""
     lines = tuple(lines)
     rows = tuple(row for row, _ in lines)
-    table = Table(key, title, note, rows, reference, tuple(columns), metrics=metrics or {}, kind=kind)
+    table = StudyTable(key, title, note, rows, reference, tuple(columns), metrics=metrics or {}, kind=kind)
     return Experiment(table, models_of(lines), on_request=on_request)
 
 
-def models_of(lines: Iterable[Line]) -> dict[str, Node]:
+def models_of(lines: Iterable[GridLine]) -> dict[str, Node]:
     """The recipes by their rows' keys."""
     return {row.key: model for row, model in lines if model is not None}
 

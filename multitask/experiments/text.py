@@ -16,7 +16,7 @@ from multitask.tasks.scores import LOWER_IS_BETTER
 
 SIGNIFICANT = "\\*"
 """Marks a score that differs significantly from the reference row's, in Markdown."""
-Cell: TypeAlias = Any
+ComparedCell: TypeAlias = Any
 """A line of `TableScores.cells`, or of `table_results.compared`."""
 
 
@@ -36,14 +36,14 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def difference(test: Cell) -> str:
+def difference(test: ComparedCell) -> str:
     """`+0.012* [+0.003, +0.021], p = 0.034` from a line of `table_results.compared`."""
     mark = SIGNIFICANT if test.significant else ""
     interval = f"[{signed(test.low)}, {signed(test.high)}]"
     return f"{signed(test.difference)}{mark} {interval}, {p_value(test.p)}"
 
 
-def mean(cell: Cell) -> str:
+def mean(cell: ComparedCell) -> str:
     """`0.783 ± 0.004`: mean and standard deviation over seeds; a dash without seeds."""
     if not cell.seeds:
         return "–"
@@ -52,12 +52,12 @@ def mean(cell: Cell) -> str:
     return score(cell["mean"]) + ("" if np.isnan(cell.deviation) else f" ± {cell.deviation:.3f}")
 
 
-def interval(cell: Cell) -> str:
+def interval(cell: ComparedCell) -> str:
     """`[0.770, 0.791]`; empty without an interval."""
     return "" if np.isnan(cell.low) or np.isnan(cell["mean"]) else f"[{score(cell.low)}, {score(cell.high)}]"
 
 
-def seen(cell: Cell) -> bool:
+def seen(cell: ComparedCell) -> bool:
     """Whether models were trained on some of the scored examples, as far as that is known."""
     return not pandas.isna(cell.seen) and bool(cell.seen)
 
@@ -113,7 +113,7 @@ def score_table(table: TableScores, places: Sequence[int]) -> str:
     return markdown_table(score_rows(table, places, MARKDOWN))
 
 
-def _cell(cell: Cell, top: bool, write: Writer) -> str:
+def _cell(cell: ComparedCell, top: bool, write: Writer) -> str:
     text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
     text += (write.number(SEEN) if seen(cell) else "") + (write.star if cell.significant else "")
     return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text

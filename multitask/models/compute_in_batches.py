@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from minbert.packing import PackedBatch, collect
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, untold
-from multitask.data.examples import Rows, batches_by_tokens
+from multitask.data.examples import RowNumbers, batches_by_tokens
 
 PoolingMethod = Literal["cls", "mean"]
 
@@ -52,12 +52,12 @@ def check_dimensions(dimensions: int | None, width: int, name: str) -> None:
 # which costs page faults.
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536, "mps": 16384}
 
-Computed = list[tuple[Rows, Tensor]]
+Computed = list[tuple[RowNumbers, Tensor]]
 
 
 def compute_in_batches(
     lengths: NDArray[np.int64],
-    compute: Callable[[Rows], Tensor],
+    compute: Callable[[RowNumbers], Tensor],
     runtime: Runtime,
     most_rows: int | None = None,
     on_rows: OnRows = untold,

@@ -19,7 +19,7 @@ from minbert.files import write_text
 from minbert.packing import PackedBatch
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, RowsDone, untold
-from multitask.data.examples import Examples, LabelledData, Rows
+from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.tasks.declarations import load_tasks
@@ -76,7 +76,7 @@ def located(task: Task, declared: Task) -> Task:
     return replace(task, **{name: getattr(declared, name) for name in where})
 
 
-def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: Rows | None = None) -> LabelledData:
+def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
     """Examples of a task, tokenised as the model reads them; only some of the rows if these are given."""
     return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task), rows)
 
@@ -105,7 +105,7 @@ def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -
     """Embeddings of the sequences of each row, [rows, sequences, hidden]; rows without tokens have undefined ones."""
     read = np.flatnonzero(data.lengths)
 
-    def compute(rows: Rows) -> Tensor:
+    def compute(rows: RowNumbers) -> Tensor:
         embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(read[rows])).to(runtime.device))
         return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
 
@@ -118,7 +118,7 @@ def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -
     return every
 
 
-def kept_embeddings(data: LabelledData, runtime: Runtime, rows: Rows) -> Tensor:
+def kept_embeddings(data: LabelledData, runtime: Runtime, rows: RowNumbers) -> Tensor:
     """The embeddings that rows have with them, as a model gives them: of all first sequences, then of all second."""
     assert data.embeddings is not None
     return torch.from_numpy(data.embeddings[rows]).to(runtime.device).transpose(0, 1).flatten(0, 1)

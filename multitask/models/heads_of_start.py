@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from multitask.data.messages import listed
-from multitask.models.model_folder import Description, read_description
+from multitask.models.model_folder import ModelDescription, read_description
 from multitask.models.multitask_model import MultitaskModel, load_heads, stored_tasks
 from multitask.models.prediction_heads import build_heads
 from multitask.tasks.kinds import Regression
@@ -45,7 +45,7 @@ def take_heads(model: MultitaskModel, folder: Path, new: bool) -> None:
 
 
 def _why_new(
-    model: MultitaskModel, name: str, found: Description, old: Task | None, heads: nn.ModuleDict
+    model: MultitaskModel, name: str, found: ModelDescription, old: Task | None, heads: nn.ModuleDict
 ) -> str | None:
     """Why a task cannot go on with the start's head; None if it can."""
     own, task = model.heads_config, model.tasks[name]

@@ -21,7 +21,7 @@ POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
 
 
 @settings
-class Description:
+class ModelDescription:
     """What multitask.json says of a fine-tuned model."""
 
     tasks: dict[str, Any]
@@ -32,7 +32,7 @@ class Description:
     """Longer sentences, in tokens, are cut; None: at the encoder's limit."""
 
 
-def read_description(folder: Path) -> Description | None:
+def read_description(folder: Path) -> ModelDescription | None:
     """What multitask.json says; None if a folder has none. Raises InputError if it is damaged."""
     path = folder / DESCRIPTION
     if not path.is_file():
@@ -42,7 +42,7 @@ def read_description(folder: Path) -> Description | None:
         stored["tasks"] = {str(name): None for name in tasks}
     if isinstance(heads := stored.get("heads"), dict) and "hidden_size" in heads:  # its name in version 0.1
         heads["head_hidden_size"] = heads.pop("hidden_size")
-    return read_as(Description, json.dumps(stored), path)
+    return read_as(ModelDescription, json.dumps(stored), path)
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

@@ -23,21 +23,28 @@ from multitask.base.device import Runtime, start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import OnRows, untold
 from multitask.base.runs import is_run, last_run, locate_model
-from multitask.data.examples import Rows, Unread
+from multitask.data.examples import RowNumbers, Unread
 from multitask.data.messages import listed
 from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.data.tables import Format
 from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
-from multitask.models.model_folder import DESCRIPTION, HEADS, Description, has_heads, read_description, resolve_pooling
+from multitask.models.model_folder import (
+    DESCRIPTION,
+    HEADS,
+    ModelDescription,
+    has_heads,
+    read_description,
+    resolve_pooling,
+)
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
     Sentence,
     added_columns,
     added_values,
-    alike,
     columns_of,
+    grouped,
     interpret,
     warn_of_empty_texts,
 )
@@ -52,11 +59,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("multitask")
 
-Table: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
+RowsToPredict: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
 """Rows to predict."""
 Columns: TypeAlias = Sequence[Sequence[str]]
 """Rows to predict as one column of texts, or two."""
-Sequences: TypeAlias = Callable[[Rows], tuple[list[Ids], list[Ids]]]
+Sequences: TypeAlias = Callable[[RowNumbers], tuple[list[Ids], list[Ids]]]
 """Token ids and types of some rows: of all first sentences, then of all second ones unless encoded jointly."""
 
 
@@ -113,7 +120,7 @@ class MultitaskModel(nn.Module):
         """How a task's inputs are made of the same sentences: tasks with equal answers share a pass of the encoder."""
         return self.tasks[task].words, self.reads_jointly(task)
 
-    def predict(self, task: str, rows: Table) -> list[Prediction]:
+    def predict(self, task: str, rows: RowsToPredict) -> list[Prediction]:
         """Predict a task for any rows: a prediction for each, in their order.
 
         Args:
@@ -126,7 +133,7 @@ class MultitaskModel(nn.Module):
         """
         return self.predict_all(rows, [task])[task]
 
-    def predict_all(self, rows: Table, tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
+    def predict_all(self, rows: RowsToPredict, tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
         """Predict several tasks, by default all that read such rows, in one pass of the encoder.
 
         Rows and errors are those of `predict`.
@@ -146,7 +153,7 @@ class MultitaskModel(nn.Module):
         table.require([column for name in fitting for column in reads[name]])
         numbered, found = list(table.rows), dict[str, list[Prediction]]()
         keys = {name: (self.tasks[name].contents, self.tasks[name].file_format.missing) for name in fitting}
-        for (contents, missing), together in alike(keys).items():
+        for (contents, missing), together in grouped(keys).items():
             made = texts_of_rows(replace(table, format=Format(missing=missing)), numbered, contents)
             texts = list(map(list, zip(*made, strict=True))) or [[]]
             warn_of_empty_texts(texts)
@@ -192,7 +199,7 @@ class MultitaskModel(nn.Module):
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(dict(self.heads.named_parameters()), temporary / HEADS)
             tasks = {name: task.kept() for name, task in self.tasks.items()}
-            description = Description(tasks, self.pooling, self.heads_config, self.max_length)
+            description = ModelDescription(tasks, self.pooling, self.heads_config, self.max_length)
             write_json(temporary / DESCRIPTION, asdict(description))
 
     @classmethod
@@ -262,7 +269,7 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
     }
 
 
-def stored_tasks(folder: Path, description: Description) -> dict[str, Task]:
+def stored_tasks(folder: Path, description: ModelDescription) -> dict[str, Task]:
     """The tasks of the description in a model's folder. Raises InputError if one is not valid."""
     try:  # version 0.1 only names tasks of the course
         return {n: task_named(COURSE, n) if of is None else task_of(n, of) for n, of in description.tasks.items()}
@@ -315,7 +322,7 @@ def estimate_columns(
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
-    groups = alike({name: model.reads(name) for name in names})
+    groups = grouped({name: model.reads(name) for name in names})
     for words, joint in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
         together = groups[words, joint]
         read = _tokenised(model, in_words(words, columns), joint, counted=not found)
@@ -360,7 +367,7 @@ def _tokenised(
     if any(column.cut for column in encoded):
         _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
 
-    def sequences(rows: Rows) -> tuple[list[Ids], list[Ids]]:
+    def sequences(rows: RowNumbers) -> tuple[list[Ids], list[Ids]]:
         pairs = [(column.ids[row], column.types[row]) for column in encoded for row in rows]
         return [ids for ids, _ in pairs], [types for _, types in pairs]
 
@@ -374,7 +381,7 @@ def outputs(
     sequences: Sequences,
     runtime: Runtime,
     on_rows: OnRows = untold,
-    known: Callable[[Rows], Tensor] | None = None,
+    known: Callable[[RowNumbers], Tensor] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.
 
@@ -383,10 +390,10 @@ def outputs(
     finite.
     """
 
-    def embed(rows: Rows) -> Tensor:
+    def embed(rows: RowNumbers) -> Tensor:
         return model.embed(PackedBatch.from_sequences(*sequences(rows)).to(runtime.device))
 
-    def compute(rows: Rows) -> Tensor:
+    def compute(rows: RowNumbers) -> Tensor:
         embeddings = (known or embed)(rows)
         return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
 

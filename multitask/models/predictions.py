@@ -78,7 +78,7 @@ def added_values(task: Task, prediction: Prediction, probabilities: bool = False
     return [task.shown_names[prediction.label], prediction.probability, *each]
 
 
-def alike(keys: Mapping[str, Key]) -> dict[Key, list[str]]:
+def grouped(keys: Mapping[str, Key]) -> dict[Key, list[str]]:
     """Names by their keys: the tasks that read the same texts."""
     return {key: [name for name, own in keys.items() if own == key] for key in keys.values()}
 
@@ -91,7 +91,7 @@ def warn_of_empty_texts(columns: Sequence[Sequence[str]]) -> None:
         LOGGER.warning("predicted %d %s with an empty text (%s %s, counted from 0)", len(empty), unit, unit, shown)
 
 
-def text_of(value: Any) -> Any:
+def cell_text(value: Any) -> Any:
     """A value of a text column: an empty text if it is missing, as null of JSON or NaN of pandas are."""
     missing = value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
     return "" if missing else value
@@ -101,7 +101,7 @@ def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
     """Rows as columns of texts. Raises InputError if they are not all sentences, or all pairs of sentences."""
     if isinstance(rows, str):
         raise InputError(f"expected a list of sentences, found the text {quote(rows)}")
-    tuples = [tuple(map(text_of, row if isinstance(row, list | tuple) else (row,))) for row in rows]
+    tuples = [tuple(map(cell_text, row if isinstance(row, list | tuple) else (row,))) for row in rows]
     width = len(tuples[0]) if tuples else 1
     for number, row in enumerate(tuples):
         if len(row) != width or not 1 <= width <= 2 or not all(isinstance(text, str) for text in row):

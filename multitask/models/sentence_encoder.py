@@ -24,7 +24,7 @@ from multitask.base.device import Runtime, start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone, untold
 from multitask.base.runs import is_run, locate_model
-from multitask.data.examples import Rows, Unread
+from multitask.data.examples import RowNumbers, Unread
 from multitask.data.messages import quote
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
@@ -163,7 +163,7 @@ class SentenceEncoder:
         tokens = encoded.ids
         on_cpu = self.runtime.device.type == "cpu"
 
-        def embed(rows: Rows) -> Tensor:
+        def embed(rows: RowNumbers) -> Tensor:
             batch = PackedBatch.from_sequences([tokens[row] for row in rows], unpadded=on_cpu)
             batch = batch.to(self.runtime.device)
             pooled = pool(self.model.forward_packed(batch), batch, self.pooling)[:, :dimensions]

@@ -33,7 +33,7 @@ SMALLEST_TEMPERATURE = 1e-6
 
 
 @dataclass(frozen=True)
-class Pairs:
+class UnitPairs:
     """A checked batch in the form that the formulas use: unit vectors in fp32 or float64."""
 
     u: Tensor  # [pairs, dim] anchors
@@ -76,11 +76,11 @@ class Objective:
         hard = "optional" if cls.takes_hard_negatives else "none"
         return [f"Notation:\n{NOTATION}", f"Labels: {cls.takes_labels}\nHard negatives: {hard}"]
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         """The formula: unit vectors -> scalar."""
         raise NotImplementedError
 
-    def active(self, pairs: Pairs) -> Tensor | None:
+    def active(self, pairs: UnitPairs) -> Tensor | None:
         """Rows that pass the gate or hinge (bool, any shape); None if the objective has neither."""
         return None
 
@@ -150,7 +150,7 @@ class Objective:
         labels: Tensor | None = None,
         false: Tensor | None = None,
         false_hard: Tensor | None = None,
-    ) -> Pairs:
+    ) -> UnitPairs:
         """The batch with unit vectors. Raises ValueError if the shapes of raw embeddings and masks do not fit."""
         if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:
             shapes = f"{list(anchors.shape)} and {list(positives.shape)}"
@@ -164,7 +164,9 @@ class Objective:
         self._check_shape("false_hard_negatives", false_hard, (pairs, candidates), torch.bool)
         u, hard = unit(anchors), None if hard is None else unit(hard)
         labels = None if labels is None else labels.to(u.dtype)
-        return Pairs(u, unit(positives), hard, labels, None if false is None else false & ~diagonal_mask(u), false_hard)
+        return UnitPairs(
+            u, unit(positives), hard, labels, None if false is None else false & ~diagonal_mask(u), false_hard
+        )
 
     def _check_labels(self, labels: Tensor | None, pairs: int) -> None:
         if (labels is None) != (self.takes_labels == "none"):

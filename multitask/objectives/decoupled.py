@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import alignment, only_negatives, uniformity, zero_if_empty
 from multitask.objectives.margin_triplets import Hinge
 
@@ -26,7 +26,7 @@ class DecoupledContrastive(Objective):
     temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the exponentials."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature).mean()
 
     def full_push(self, push: Tensor) -> Tensor:
@@ -43,14 +43,14 @@ class DecoupledContrastivePositive(Hinge):
     temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the exponentials."""
 
-    def excess(self, pairs: Pairs) -> Tensor:
+    def excess(self, pairs: UnitPairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature)
 
     def full_push(self, push: Tensor) -> Tensor:
         return push.new_tensor(1 / self.temperature)
 
 
-def decoupled_losses(pairs: Pairs, temperature: float) -> Tensor:
+def decoupled_losses(pairs: UnitPairs, temperature: float) -> Tensor:
     """−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}  # [pairs]."""
     logits = only_negatives(pairs.u @ pairs.v.T / temperature, pairs.excluded)
     return zero_if_empty(logits.logsumexp(-1)) - pairs.positive / temperature
@@ -73,7 +73,7 @@ class AlignUniform(Objective):
     t: Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)] = 2.0
     """Sharpness t of the Gaussian kernel."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         excluded, weight = pairs.excluded_within, self.uniformity_weight
         spreading = 2 * self.t + (uniformity(pairs.u, self.t, excluded) + uniformity(pairs.v, self.t, excluded)) / 2
         return (1 - weight) * alignment(pairs.u, pairs.v, self.alpha) + weight * spreading

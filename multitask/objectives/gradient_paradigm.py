@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits
 
 
@@ -35,13 +35,13 @@ class GradientParadigm(Objective):
     power: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
     """Exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         similarity = pairs.u.detach() @ pairs.v.detach().T
         return self._half(pairs.u, pairs.v, similarity, pairs.excluded) + self._half(
             pairs.v, pairs.u, similarity.T, pairs.excluded.T
         )
 
-    def active(self, pairs: Pairs) -> Tensor | None:
+    def active(self, pairs: UnitPairs) -> Tensor | None:
         if self.dissipation is None:
             return None
         similarity = pairs.u @ pairs.v.T

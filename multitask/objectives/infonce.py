@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import arccos
 
 
@@ -27,12 +27,12 @@ class InfoNCE(Objective):
     """Added to the logit of a pair's own hard negative; other than 0 it needs one hard negative per pair."""
     takes_hard_negatives: ClassVar[bool] = True
 
-    def similarity(self, pairs: Pairs) -> Tensor:
+    def similarity(self, pairs: UnitPairs) -> Tensor:
         """Cosines of anchors with positives, then with hard negatives  # [pairs, pairs + hard_negatives]."""
         candidates = pairs.v if pairs.hard is None else torch.cat([pairs.v, pairs.hard])
         return pairs.u @ candidates.T
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         logits = self.similarity(pairs) / self.temperature
         if pairs.hard is not None and self.hard_negative_weight != 0:
             logits = self._weigh_own_hard_negative(logits)
@@ -67,7 +67,7 @@ class MultipleNegativesRanking(Objective):
     """Factor of the cosines, 1/τ."""
     takes_hard_negatives: ClassVar[bool] = True
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         return InfoNCE(temperature=1 / self.scale).loss(pairs)
 
     def full_push(self, push: Tensor) -> Tensor:
@@ -84,6 +84,6 @@ class ArcCon(InfoNCE):
     angle: Annotated[float, Field(ge=0, le=math.pi)] = math.radians(10)
     """Angular margin in radians, added to θ_ii."""
 
-    def similarity(self, pairs: Pairs) -> Tensor:
+    def similarity(self, pairs: UnitPairs) -> Tensor:
         similarity = super().similarity(pairs)
         return torch.diagonal_scatter(similarity, torch.cos(arccos(similarity.diagonal()) + self.angle))

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import only_negatives
 
 
@@ -20,7 +20,7 @@ class CosineRegression(Objective):
 
     takes_labels: ClassVar = "similarity from 0 to 1"
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         assert pairs.labels is not None
         return (pairs.positive - pairs.labels).square().mean()
 
@@ -39,7 +39,7 @@ class CoSENT(Objective):
     """Factor of the cosines, 1/τ."""
     takes_labels: ClassVar = "similarity from 0 to 1"
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         assert pairs.labels is not None
         return self.of_cosines(pairs.positive, pairs.labels)
 
@@ -75,7 +75,7 @@ class LabelledPairs(Objective):
     """Loss of the pairs with label 0."""
     takes_labels: ClassVar = "0 or 1"
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         assert pairs.labels is not None
         logits = pairs.u @ pairs.v.T / self.temperature
         if pairs.false_negatives is not None:

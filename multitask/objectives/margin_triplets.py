@@ -8,24 +8,24 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import Objective, UnitPairs, register
 from multitask.objectives.geometry import arccos, hardest
 
 
 class Hinge(Objective):
     """mean_i [excess_i]_+, where an anchor without a negative contributes 0."""
 
-    def excess(self, pairs: Pairs) -> Tensor:
+    def excess(self, pairs: UnitPairs) -> Tensor:
         """The loss of each anchor before it is cut at 0; an anchor at or below 0 gets no gradient  # [pairs]."""
         raise NotImplementedError
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         return relu(self._excess_of_comparable(pairs)).mean()
 
-    def active(self, pairs: Pairs) -> Tensor:
+    def active(self, pairs: UnitPairs) -> Tensor:
         return self._excess_of_comparable(pairs) > 0
 
-    def _excess_of_comparable(self, pairs: Pairs) -> Tensor:
+    def _excess_of_comparable(self, pairs: UnitPairs) -> Tensor:
         return self.excess(pairs).masked_fill(pairs.excluded.all(-1), 0)
 
 
@@ -40,7 +40,7 @@ class MarginProductTriplet(Hinge):
     margin: Annotated[float, Field(ge=0, le=2)] = 0.23
     """Margin m between two cosines."""
 
-    def excess(self, pairs: Pairs) -> Tensor:
+    def excess(self, pairs: UnitPairs) -> Tensor:
         return hardest(pairs.u @ pairs.v.T, pairs.excluded) - pairs.positive + self.margin
 
     def undissipated(self) -> Self:
@@ -58,7 +58,7 @@ class MarginEuclideanTriplet(Hinge):
     margin: Annotated[float, Field(ge=0, le=2)] = 0.45
     """Margin m between two distances of unit vectors."""
 
-    def excess(self, pairs: Pairs) -> Tensor:
+    def excess(self, pairs: UnitPairs) -> Tensor:
         # The distance falls as the cosine rises, so the nearest negative is the most similar one.
         nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
         return _distance(pairs.positive) - _distance(nearest) + self.margin
@@ -82,7 +82,7 @@ class MarginAngularTriplet(Hinge):
     margin: Annotated[float, Field(ge=0, le=1)] = 0.15
     """Margin m between two angles, in units of π."""
 
-    def excess(self, pairs: Pairs) -> Tensor:
+    def excess(self, pairs: UnitPairs) -> Tensor:
         nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
         return arccos(pairs.positive) - arccos(nearest) + self.margin * math.pi
 

@@ -16,7 +16,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.base import Objective, UnitPairs, register
 from multitask.objectives.geometry import arccos, only_negatives
 from multitask.objectives.infonce import ArcCon, InfoNCE
 from multitask.objectives.margin_triplets import MarginAngularTriplet, MarginEuclideanTriplet, MarginProductTriplet
@@ -97,7 +97,7 @@ RATIOS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """r of an anchor: its angles to its positive and to its hardest negative, both [...] -> [...]."""
 
 
-Loss = Literal["infonce", "arccon", "mpt", "met", "mat"]
+LossName = Literal["infonce", "arccon", "mpt", "met", "mat"]
 SMALLEST = 0.01
 """Limit of the angles to positives in the ratio, from 0 and from π, where the ratio has poles (met's floor)."""
 
@@ -113,14 +113,14 @@ class Mixed(Objective):
     Source: the paradigm of arXiv 2402.18281, section 3; the mixture is not in the paper.
     """
 
-    dissipation_of: Loss = "infonce"
+    dissipation_of: LossName = "infonce"
     """The loss that the gradient dissipation GD is from."""
-    weight_of: Loss = "infonce"
+    weight_of: LossName = "infonce"
     """The loss that the weights W over negatives are from."""
-    ratio_of: Loss = "infonce"
+    ratio_of: LossName = "infonce"
     """The loss that the ratio r is from."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         similarity = pairs.u @ pairs.v.T
         dissipation, weights, ratio = self._components(similarity.detach(), pairs.positive.detach(), pairs.excluded)
         push = (weights * similarity).sum(-1)

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from multitask.base.choices import checked
-from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, Pairs, register
+from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits, zero_if_empty
 
 Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
@@ -42,17 +42,17 @@ class NonContrastive(Objective):
     """Ratio r of the pull on the positive to the push from the negatives in one view; none: the plain pull. Both views
     pull an anchor, but only one pushes it, so `probe` measures about 2r (mhe: 2r/λ)."""
 
-    def loss(self, pairs: Pairs) -> Tensor:
+    def loss(self, pairs: UnitPairs) -> Tensor:
         if self.dissipation is not None:
             excluded = pairs.excluded_within
             pairs = replace(pairs, u=self._dissipate(pairs.u, excluded), v=self._dissipate(pairs.v, excluded))
         return self.gated_loss(pairs)
 
-    def gated_loss(self, pairs: Pairs) -> Tensor:
+    def gated_loss(self, pairs: UnitPairs) -> Tensor:
         """The formula. Rows that did not pass the gate have no gradient."""
         raise NotImplementedError
 
-    def active(self, pairs: Pairs) -> Tensor | None:
+    def active(self, pairs: UnitPairs) -> Tensor | None:
         if self.dissipation is None:
             return None
         return torch.cat([self._gate(pairs.u, pairs.excluded_within), self._gate(pairs.v, pairs.excluded_within)])
@@ -78,7 +78,7 @@ class MinimumHypersphericalEnergy(NonContrastive):
 
     uniformity_weight: Factor = 10.0
 
-    def gated_loss(self, pairs: Pairs) -> Tensor:
+    def gated_loss(self, pairs: UnitPairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
         energy_u, pull_u = self._energy(pairs.u, pairs.excluded_within)
         energy_v, pull_v = self._energy(pairs.v, pairs.excluded_within)
@@ -104,7 +104,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
 
     weight: ClassVar[None] = None  # type: ignore[misc]  # no parameter here
 
-    def gated_loss(self, pairs: Pairs) -> Tensor:
+    def gated_loss(self, pairs: UnitPairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
         separation_u, pull_u = self._separation(pairs.u, pairs.v.detach(), pairs.excluded)
         separation_v, pull_v = self._separation(pairs.v, pairs.u.detach(), pairs.excluded.T)
@@ -152,7 +152,7 @@ class GradientForm(NonContrastive):
         """The direction_i in pos_i = −x_i·direction_i without `ratio`  # [pairs, dim]."""
         raise NotImplementedError
 
-    def gated_loss(self, pairs: Pairs) -> Tensor:
+    def gated_loss(self, pairs: UnitPairs) -> Tensor:
         excluded = pairs.excluded_within
         return self._view(pairs.u, pairs.v, excluded) + self._view(pairs.v, pairs.u, excluded)
 

@@ -76,7 +76,7 @@ LONGEST_RETRY = 60  # seconds
 
 Input = str | tuple[str, str]
 """A text, or a pair of texts that the encoder reads as one input."""
-Tokens = tuple[Ids, Ids]
+RequestTokens = tuple[Ids, Ids]
 """Token ids of an input, and their types."""
 Answer = TypeVar("Answer")
 
@@ -89,17 +89,17 @@ class QueueFull(HTTPException):
 
 
 @dataclass(eq=False)
-class Job:
+class RequestJob:
     """A request in the queue. If its answer is there (cancelled or failed), the rest of it need not be computed."""
 
-    left: deque[Any]  # what waits: `Input`, and `Tokens` once it is in the queue
+    left: deque[Any]  # what waits: `Input`, and `RequestTokens` once it is in the queue
     size: int  # number of all inputs
     finish: Callable[[Tensor, int], Any]
     answer: asyncio.Future[Any]
     embeddings: list[Tensor] = field(default_factory=list)  # [inputs of a turn, hidden] each
     tokens: int = 0
 
-    def turn(self, most_tokens: int) -> list[Tokens]:
+    def turn(self, most_tokens: int) -> list[RequestTokens]:
         """Take the inputs of the next turn, at least one."""
         taken = [self.left.popleft()]
         tokens = len(taken[0][0])
@@ -108,7 +108,7 @@ class Job:
         return taken
 
 
-Batch = list[tuple[Job, list[Tokens]]]
+RequestBatch = list[tuple[RequestJob, list[RequestTokens]]]
 """Requests, and the inputs of their turns."""
 
 
@@ -121,7 +121,7 @@ class Batcher:
         self.metrics = metrics
         self.tokens_per_batch = TOKENS_PER_BATCH[model.runtime.device.type]
         self.waiting = 0  # inputs
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[RequestJob] = deque()
         self._closed = False
         self._changed = asyncio.Event()  # one of the three above
         self._seconds_per_input = 0.0
@@ -159,7 +159,7 @@ class Batcher:
         if self._closed or self.waiting + len(inputs) > self.most_waiting:
             raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))
         loop = asyncio.get_running_loop()
-        job = Job(deque(inputs), len(inputs), finish, loop.create_future())
+        job = RequestJob(deque(inputs), len(inputs), finish, loop.create_future())
         self.waiting += job.size
         encode = self.model.tokenizer.encode_and_count
         try:
@@ -190,9 +190,9 @@ class Batcher:
                     job.answer.set_result(outcome)
             self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
 
-    def _next_batch(self) -> Batch:
+    def _next_batch(self) -> RequestBatch:
         """What is computed next; it leaves the queue."""
-        batch: Batch = []
+        batch: RequestBatch = []
         room = self.tokens_per_batch
         while room > 0 and self._jobs:
             job = self._jobs.popleft()
@@ -206,7 +206,7 @@ class Batcher:
                 self._jobs.append(job)
         return batch
 
-    def _compute(self, batch: Batch) -> list[tuple[Job, Any]]:
+    def _compute(self, batch: RequestBatch) -> list[tuple[RequestJob, Any]]:
         """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
         try:
             ids, types = zip(*(each for _, turn in batch for each in turn), strict=True)
@@ -223,7 +223,7 @@ class Batcher:
         return [(job, _finished(job)) for job in dict(batch) if sum(map(len, job.embeddings)) == job.size]
 
 
-def _finished(job: Job) -> Any:
+def _finished(job: RequestJob) -> Any:
     """The answer, or the exception in its place: a request that fails must not fail the others of its batch."""
     try:
         return job.finish(torch.cat(job.embeddings), job.tokens)

@@ -34,7 +34,7 @@ from multitask.service.explain import (
     without_labels,
     words_of,
 )
-from multitask.service.explorer import MOST_POINTS, DevSet, Explorer, Method, csv_of
+from multitask.service.explorer import MOST_POINTS, ExploredSet, Explorer, Method, csv_of
 from multitask.service.routes import answer_in_time, check_texts, service_of
 from multitask.service.served_model import MOST_FIELDS
 from multitask.tasks.labels import class_order
@@ -79,7 +79,7 @@ class View(BaseModel):
         raise NotImplementedError
 
 
-class Predict(View):
+class PredictView(View):
     """Every task's prediction for a sentence or a pair, and the effect of each word on it."""
 
     first: str = "A gem of a film, funny and never dull."
@@ -109,7 +109,7 @@ class Predict(View):
         return {"tasks": tasks, "words": [(column, word.group()) for column, word in words]}
 
 
-class Neighbours(View):
+class NeighboursView(View):
     """The sentences that are nearest to a query, and a map: of a task's dev sentences, or of own ones, one a line."""
 
     query: str = "Two dogs run on the beach."
@@ -147,7 +147,7 @@ class Neighbours(View):
         return {"count": len(labels), "colours": _colours({label for *_, label in found["points"]}), **found}
 
 
-class Contrast(View):
+class ContrastView(View):
     """What an objective does to sentences, one a line. Further fields are parameters, such as infonce.temperature."""
 
     model_config = ConfigDict(extra="allow")
@@ -201,7 +201,7 @@ class Errors(View):
             "numbers": bool(rows.confidence.isna().all()),
         }
 
-    def dev_rows(self, request: Request, name: str) -> tuple[DevSet, DataFrame]:
+    def dev_rows(self, request: Request, name: str) -> tuple[ExploredSet, DataFrame]:
         """The dev set and its rows with a model's predictions. Raises HTTPException if there are none."""
         dev_set = _dev_set(request, self.task)
         if name not in dev_set.rows:
@@ -220,14 +220,14 @@ class Errors(View):
 
 
 VIEWS: dict[str, type[View]] = {
-    "predict": Predict,
-    "neighbours": Neighbours,
-    "contrast": Contrast,
+    "predict": PredictView,
+    "neighbours": NeighboursView,
+    "contrast": ContrastView,
     "errors": Errors,
 }
 
 
-def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
+def add_page(app: FastAPI, dev_sets: Mapping[str, ExploredSet]) -> None:
     """Give a service its page at `/`, with these dev sets by task."""
     models = {name: served.model for name, served in app.state.service.models.items()}
     app.state.explorer = Explorer(models, dev_sets)
@@ -305,12 +305,12 @@ async def errors_file(request: Request, asked: Annotated[Errors, Query()]) -> Re
     return Response(written.encode(), media_type="text/csv; charset=utf-8", headers=disposition)
 
 
-def _having(dev_sets: Mapping[str, DevSet], models: Sequence[str]) -> list[str]:
+def _having(dev_sets: Mapping[str, ExploredSet], models: Sequence[str]) -> list[str]:
     """The tasks whose dev sets have predictions of any of the models."""
     return [task for task, dev_set in dev_sets.items() if not dev_set.rows.keys().isdisjoint(models)]
 
 
-def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, DevSet]) -> dict[str, str]:
+def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, ExploredSet]) -> dict[str, str]:
     """Texts that a model can predict: the first dev row of the half that it predicts best, or an example of a pair."""
     if tasks := _having(dev_sets, [name]):
         rows = dev_sets[tasks[0]].rows[name]
@@ -320,7 +320,7 @@ def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, DevSet]) -
     return {}
 
 
-def _dev_set(request: Request, task: str) -> DevSet:
+def _dev_set(request: Request, task: str) -> ExploredSet:
     dev_sets = _explorer(request).dev_sets
     if task not in dev_sets:
         known = ", ".join(dev_sets) or "none (start the page with multitask explore)"

@@ -31,15 +31,15 @@ MOST_POINTS = 400
 UMAP_NEIGHBOURS = 15  # its default
 
 Method = Literal["pca", "umap"]
-Points = NDArray[np.float64]
+MapPoints = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Map:
     """The plane in which sentences are shown."""
 
-    points: Points  # of the first sentences, [points, 2]
-    place: Callable[[NDArray[np.float32]], Points]  # a query, [hidden] -> [2]
+    points: MapPoints  # of the first sentences, [points, 2]
+    place: Callable[[NDArray[np.float32]], MapPoints]  # a query, [hidden] -> [2]
     variance: float | None  # the share of the sentences' variance in the plane; None if distances have no meaning
 
 
@@ -70,7 +70,7 @@ def _umap(count: int) -> Any:
     return UMAP(n_neighbors=min(UMAP_NEIGHBOURS, count - 1), init="pca", random_state=0, n_jobs=1)
 
 
-def _unit(rows: NDArray[np.float32]) -> Points:
+def _unit(rows: NDArray[np.float32]) -> MapPoints:
     wide = rows.astype(np.float64)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
 
@@ -81,7 +81,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class DevSet:
+class ExploredSet:
     """The dev rows of a task."""
 
     columns: tuple[str, ...]  # names of the sentences' columns
@@ -90,7 +90,7 @@ class DevSet:
     total: int  # rows of the file, of which the first ones may be taken
 
 
-def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, DevSet]:
+def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, ExploredSet]:
     """The dev sets of all tasks of `data`, or of those that the models have, with their predictions.
 
     `most` is the largest number of rows of a task, the first ones of its file. Raises InputError for a missing or
@@ -101,7 +101,7 @@ def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | 
     return {name: _dev_set(name, task, models, most) for name, task in declared.items() if name in wanted}
 
 
-def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], most: int | None) -> DevSet:
+def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], most: int | None) -> ExploredSet:
     rows: dict[str, DataFrame] = {}
     having = {key: model for key, model in models.items() if name in model.tasks}
     # Declared labels may be in another order than a model's.
@@ -120,7 +120,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     else:
         labels = [_shown(task, label) for label in written(task, np.asarray(part.labels))]
         sentences = dict(zip(part.sentences[0], labels, strict=True))
-    return DevSet(task.text, sentences, rows, len(everything))
+    return ExploredSet(task.text, sentences, rows, len(everything))
 
 
 def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:
@@ -169,7 +169,7 @@ def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
 class Explorer:
     """What the page's routes use. Models, by name and in eval mode, compute in one thread, apart from the queues."""
 
-    def __init__(self, models: Mapping[str, MultitaskModel], dev_sets: Mapping[str, DevSet]) -> None:
+    def __init__(self, models: Mapping[str, MultitaskModel], dev_sets: Mapping[str, ExploredSet]) -> None:
         self.dev_sets = dict(dev_sets)
         self.encoders = {
             name: SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)

@@ -22,7 +22,7 @@ from multitask.data.texts import in_words
 from multitask.models.compute_in_batches import check_dimensions
 from multitask.models.model_folder import has_heads, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
-from multitask.models.predictions import Prediction, Sentence, alike, columns_of, interpret
+from multitask.models.predictions import Prediction, Sentence, columns_of, grouped, interpret
 from multitask.models.sentence_encoder import for_inference
 from multitask.service.batching import Batcher, Input, Metrics
 from multitask.service.limits import Limits
@@ -37,7 +37,7 @@ MOST_FIELDS = 100
 Names = Annotated[list[str], Field(fail_fast=True)]
 """Without `fail_fast`, each wrong element is an error: a few bytes of a request would become kilobytes."""
 Texts = Annotated[list[str], Field(min_length=1, fail_fast=True)]
-Pairs = Annotated[list[tuple[str, str]], Field(min_length=1, fail_fast=True)]
+PairsOfTexts = Annotated[list[tuple[str, str]], Field(min_length=1, fail_fast=True)]
 
 
 class Message(BaseModel):
@@ -62,7 +62,7 @@ class Asking(Message):
 class PredictRequest(Asking):
     """Rows to predict: sentences, or pairs of sentences."""
 
-    texts: Texts | Pairs = Field(examples=[["A gem."]])
+    texts: Texts | PairsOfTexts = Field(examples=[["A gem."]])
     tasks: Names | None = Field(None, description="Default: all tasks of the model that read such rows.")
 
 
@@ -204,7 +204,7 @@ class ServedModel:
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
         places: dict[str, slice] = {}  # of each task's inputs
         inputs: list[Input] = []
-        for (words, joint), together in alike({name: self.model.reads(name) for name in names}).items():
+        for (words, joint), together in grouped({name: self.model.reads(name) for name in names}).items():
             texts = in_words(words, columns)
             made = list(zip(*texts, strict=True)) if joint else list(chain.from_iterable(texts))
             places |= dict.fromkeys(together, slice(len(inputs), len(inputs) + len(made)))

@@ -20,7 +20,7 @@ from multitask.base import distributed
 from multitask.base.device import Runtime
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.examples import Examples, LabelledData, Rows
+from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.models.estimates import embeddings_of, located, raw_outputs, tokenised
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import Finetuning
@@ -29,7 +29,7 @@ from multitask.stages.finetune import summary as summary
 from multitask.stages.reads import rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import DISTIL, DistilConfig, TeachingConfig
-from multitask.stages.training_run import Start, train_run
+from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled
@@ -59,7 +59,7 @@ def compute(models: Sequence[Weights], data: Path, config: DistilConfig, run: Op
     first, *teachers = models
     if not teachers:
         raise InputError("distillation without a teacher; name one or more fine-tuned runs with --teacher")
-    begin = Start.load(first, config.pooling, config.seed, config.matryoshka)
+    begin = StartModel.load(first, config.pooling, config.seed, config.matryoshka)
     known = [TrainedOn.of_folder(locate_model(teacher.name), teacher.name) for teacher in teachers]
     begin = replace(begin, trained_on=reduce(or_, known, begin.trained_on))
     problem = Distilling.load(begin, data, config, run.runtime)
@@ -86,7 +86,7 @@ class SoftSource(TaskSource):
         super().__init__(model, task, data, sizes)
         self.config = config
 
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         found = super().loss(hidden, embeddings, targets, rows)
         if self.embeddings is None:
             return found
@@ -98,7 +98,7 @@ class SoftSource(TaskSource):
         apart = (1 - F.cosine_similarity(own, target, dim=2)).mean() if by_cosine else F.mse_loss(own, target)
         return replace(found, loss=found.loss + self.config.embedding_weight * apart)
 
-    def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
+    def loss_of(self, outputs: Tensor, rows: RowNumbers) -> Tensor:
         share, estimates = self.config.gold_share, labels_to_tensor(self.estimates[rows], outputs.device)
         loss = (1 - share) * self.model.tasks[self.task].soft_loss(outputs, estimates, self.config.temperature)
         known = np.flatnonzero(~np.isnan(self.labels[rows].reshape(len(rows), -1)).any(axis=1))

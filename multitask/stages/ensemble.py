@@ -19,7 +19,7 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from multitask.base.device import Runtime
-from multitask.base.runs import Artefact, Weights, locate_model
+from multitask.base.runs import Run, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
@@ -40,8 +40,8 @@ logger = logging.getLogger("multitask")
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
 Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
-Answers = Mapping[str, Mapping[Split, Estimates]]  # by the members' labels
-Rows = Mapping[str, Examples]  # by their tasks
+MemberAnswers = Mapping[str, Mapping[Split, Estimates]]  # by the members' labels
+MemberRows = Mapping[str, Examples]  # by their tasks
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
     """
     folders: dict[Path, None] = {}
     for model in models:
-        kept = Artefact(model).kept_models().values() if every else ()  # none of a model folder
+        kept = Run(model).kept_models().values() if every else ()  # none of a model folder
         folders |= dict.fromkeys((locate_model(model), *kept))
     if not folders:
         raise InputError("an ensemble of no models; name one or more runs or model folders")
@@ -164,7 +164,7 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
     return found
 
 
-def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
+def _read(tasks: Mapping[str, Task]) -> dict[Split, MemberRows]:
     """The tasks' dev sets, and the test sets that are declared and exist, without labels."""
     dev, test = {}, {}
     for name, task in tasks.items():
@@ -177,19 +177,19 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
     return {"dev": dev, "test": test}
 
 
-def _answers(member: Member, examples: Mapping[Split, Rows], runtime: Runtime) -> dict[Split, Estimates]:
+def _answers(member: Member, examples: Mapping[Split, MemberRows], runtime: Runtime) -> dict[Split, Estimates]:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
     model = MultitaskModel.load(member.folder, keep_layers=True).to(runtime.device)
     return {split: estimate(model, _tokenised(model, rows), runtime) for split, rows in examples.items()}
 
 
-def _tokenised(model: MultitaskModel, examples: Rows) -> dict[str, LabelledData]:
+def _tokenised(model: MultitaskModel, examples: MemberRows) -> dict[str, LabelledData]:
     """The rows of the tasks that a model has a head for."""
     return {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
-def _vote(config: EnsembleConfig, task: Task, answers: Answers, labels: NDArray[np.float32]) -> dict[str, int]:
+def _vote(config: EnsembleConfig, task: Task, answers: MemberAnswers, labels: NDArray[np.float32]) -> dict[str, int]:
     """The number of votes of every member that answers a task, without those that have none."""
     on_dev = {label: answer["dev"][task.name] for label, answer in answers.items() if task.name in answer["dev"]}
     given = np.ones(len(on_dev), np.int64)
@@ -199,7 +199,7 @@ def _vote(config: EnsembleConfig, task: Task, answers: Answers, labels: NDArray[
     return {label: votes for label, votes in zip(on_dev, given.tolist(), strict=True) if votes}
 
 
-def _blended(votes: Votes, answers: Answers, split: Split, tasks: Iterable[str]) -> Estimates:
+def _blended(votes: Votes, answers: MemberAnswers, split: Split, tasks: Iterable[str]) -> Estimates:
     """Each task's mean estimates on a split, weighted by the votes."""
     return {
         name: blend([answers[label][split][name] for label in votes[name]], np.array([*votes[name].values()]))
@@ -211,7 +211,7 @@ def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
     scores: Mapping[str, MultitaskScores],
-    examples: Mapping[Split, Rows],
+    examples: Mapping[Split, MemberRows],
     runtime: Runtime,
     folder: Path,
 ) -> tuple[Votes, dict[Split, Estimates]]:
@@ -259,7 +259,7 @@ def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], vo
     }
 
 
-def summary(run: Artefact) -> str:
+def summary(run: Run) -> str:
     """What the command prints of a finished run: dev scores, weights, and the prediction files."""
     files = sorted((run.folder / "predictions").iterdir())
     return "\n".join([ensemble_table(run.evaluation()), *map(str, files)])

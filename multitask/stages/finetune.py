@@ -16,9 +16,9 @@ from minbert.errors import InputError
 from multitask.base.device import Runtime
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import Examples, LabelledData, Rows, batches_of_similar_length, drawn_rows, rows_from
+from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import embeddings_of, estimate, tokenised, tune
@@ -29,7 +29,7 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import HERE, OpenRun, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
-from multitask.stages.training_run import Start, train_run
+from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import gaps, undefined_on, warn_of_gaps
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
@@ -51,7 +51,7 @@ def finetune(
     data: str | Path,
     config: FinetuneConfig | None = None,
     options: RunOptions = HERE,
-) -> Artefact:
+) -> Run:
     """Fine-tune an encoder and its heads; the artefact keeps the models that score best on the dev sets.
 
     Heads of a fine-tuned start go on if their tasks mean the same (`FinetuneConfig.new_heads`).
@@ -83,14 +83,14 @@ def reads(config: FinetuneConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
     """Fine-tune into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
+    begin = StartModel.load(models[0], config.pooling, config.seed, config.matryoshka)
     problem = Finetuning.load(begin, data, config, run.runtime)
     problem.check_sizes()
     problem.keep_embeddings()
     train_run(run, begin, problem, config, config.conflicts_every)
 
 
-def summary(run: Artefact) -> str:
+def summary(run: Run) -> str:
     """What a command prints of a finished run: dev scores after each epoch."""
     return scores_table(run.history())
 
@@ -107,7 +107,7 @@ def freeze(model: MultitaskModel, layers: str | None) -> None:
         raise InputError(f"freeze is {layers}, which leaves nothing to train: the heads have no weights")
 
 
-def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, Rows], seed: int, epoch: int) -> dict[str, Rows]:
+def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: int, epoch: int) -> dict[str, RowNumbers]:
     """The rows of each task that an epoch trains, in random order, drawn from those that may be trained."""
     sizes = {name: len(own) for name, own in rows.items()}
     *before, takes = (scheduler.epoch_sizes(sizes, number) for number in range(epoch + 1))
@@ -117,7 +117,7 @@ def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, Rows], seed: int, epo
     }
 
 
-def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig, runtime: Runtime) -> dict[str, Rows]:
+def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig, runtime: Runtime) -> dict[str, RowNumbers]:
     """The rows of each task that the training may read, in order: of large sets, few are trained."""
     rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
     if config.conflicts_every is not None:  # draws rows that no epoch may have
@@ -150,7 +150,7 @@ class Finetuning(SourceTraining):
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
     @classmethod
-    def load(cls, begin: Start, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
+    def load(cls, begin: StartModel, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
         """Read the data, and add heads to the encoder; `config.tasks` are resolved from the data."""
         tasks = dict(chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained)))
         names = tuple(name for name in tasks if name not in config.untrained)

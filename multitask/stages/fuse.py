@@ -15,14 +15,14 @@ from torch import nn
 from minbert.errors import InputError
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
-from multitask.data.examples import Rows, drawn_rows
+from multitask.data.examples import RowNumbers, drawn_rows
 from multitask.stages.finetune import Finetuning
 from multitask.stages.finetune import reads as reads_of_tasks
 from multitask.stages.finetune import summary as summary
 from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import FUSE, FuseConfig
-from multitask.stages.training_run import Start, train_run
+from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import PAIRED
 from multitask.training.contrastive_source import (
@@ -49,7 +49,7 @@ def compute(models: Sequence[Weights], data: Path, config: FuseConfig, run: Open
     """Fuse into a run's folder."""
     config = config.of_declared(load_tasks(data))
     supervised = config.finetune
-    begin = Start.load(models[0], supervised.pooling, supervised.seed, supervised.matryoshka)
+    begin = StartModel.load(models[0], supervised.pooling, supervised.seed, supervised.matryoshka)
     problem = Fusing.load(begin, data, supervised, run.runtime)
     problem.add_views(begin, data, config)
     train_run(run, begin, problem, supervised, supervised.conflicts_every)
@@ -62,7 +62,7 @@ class Fusing(Finetuning):
     views: dict[str, ContrastiveSource]
     """Each task's sentences, and the sources that are used only for contrastive training; by `_views` of their name."""
 
-    def add_views(self, begin: Start, data: Path, fusion: FuseConfig) -> None:
+    def add_views(self, begin: StartModel, data: Path, fusion: FuseConfig) -> None:
         """Add the contrastive sources and their projection, which is discarded after training."""
         self.fusion, config = fusion, self.config
         if (objective := fusion.contrastive.objective).build().takes_labels != "none":
@@ -119,7 +119,7 @@ class Fusing(Finetuning):
             parts.append(losses.detached())
         return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]
 
-    def _sentences(self, batch: Batch) -> Rows:
+    def _sentences(self, batch: Batch) -> RowNumbers:
         """Row numbers of a batch's sentences in its views' source, which lists all first, then all second sentences."""
         columns, size = len(self.training[batch.source].examples.sentences), len(self.training[batch.source])
         return np.concatenate([batch.rows + column * size for column in range(columns)])

@@ -31,7 +31,7 @@ from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
-from multitask.stages.training_run import Start, train_run
+from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.sources import training_sentences
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Batch, Evaluation, SourceTraining, Update, losses_of
@@ -53,7 +53,7 @@ def reads(config: MlmConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed, matryoshka=())
+    begin = StartModel.load(models[0], config.pooling, config.seed, matryoshka=())
     read = [training_sentences(name, data, config.train_limit) for name in config.sources]
     drawn = [found.take(drawn_rows(len(found), config.train_limit)) for found in read]
     contents = {text: content for found in drawn for text, content in zip(*found.texts, *found.sentences, strict=True)}
@@ -73,7 +73,7 @@ class MaskedTraining(SourceTraining):
 
     def __init__(
         self,
-        begin: Start,
+        begin: StartModel,
         head: MaskedLanguageHead,
         training: list[str],
         dev: list[str],
@@ -129,7 +129,7 @@ class MaskedTraining(SourceTraining):
         self.begin.save(folder, self.head.tensors(self.begin.encoder.config))
 
 
-def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Start:
+def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -> StartModel:
     """Replace the start's encoder by a new one; if a family is named, also learn a new tokenizer from the sentences.
 
     Missing sizes come from the start. If a hidden size but no inner size is given, the inner size is four times it.

@@ -20,7 +20,7 @@ from multitask.base.device import Runtime, generator_states, restore_generators
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
-from multitask.data.examples import LabelledData, Rows
+from multitask.data.examples import LabelledData, RowNumbers
 from multitask.evaluation.embeddings import DIGITS, alignment_of_positives, uniformity_in_chunks, unit_vectors
 from multitask.evaluation.gradient_probe import probe
 from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
@@ -29,7 +29,7 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import HELD_OUT, PRETRAIN, PretrainConfig
-from multitask.stages.training_run import Start, train_run
+from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
@@ -60,7 +60,7 @@ def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
     task = _task_of_pairs(config, data)
-    begin = Start.load(models[0], config.pooling, config.seed, config.matryoshka)
+    begin = StartModel.load(models[0], config.pooling, config.seed, config.matryoshka)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
@@ -160,7 +160,7 @@ class Pretraining(SourceTraining):
     def __init__(
         self,
         module: nn.ModuleDict,
-        begin: Start,
+        begin: StartModel,
         sources: dict[str, ContrastiveSource],
         dev: LabelledData | None,
         config: PretrainConfig,
@@ -223,7 +223,7 @@ class Pretraining(SourceTraining):
         own = distributed.own(batch.rows)
         chunks = np.split(own, range(chunk, len(own), chunk))
 
-        def encode(rows: Rows) -> Tensor:
+        def encode(rows: RowNumbers) -> Tensor:
             part = PackedBatch.from_sequences(source.inputs(rows).ids).to(self.runtime.device)
             with self.runtime.autocast():
                 hidden = encoder.forward_packed(part, self.runtime.recompute)
@@ -285,7 +285,7 @@ def metrics_of_embeddings(
     uniformity (of at least two different sentences), too.
     """
 
-    def embed(rows: Rows) -> Tensor:
+    def embed(rows: RowNumbers) -> Tensor:
         ids, types = data.sequences(rows)
         batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
         first, second = pool(encoder.forward_packed(batch), batch, pooling).chunk(2)

@@ -28,9 +28,9 @@ from minbert.model import BertModel, Layer
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.base.device import Runtime
 from multitask.base.random_streams import generator, torch_seed
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.examples import Examples, LabelledData, Rows, drawn_rows
+from multitask.data.examples import Examples, LabelledData, RowNumbers, drawn_rows
 from multitask.evaluation.text_tables import pruning_table
 from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.estimates import load_split
@@ -40,16 +40,16 @@ from multitask.objectives import alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import PRUNE, PruneConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import chosen_tasks, load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
-from multitask.training.source import Batch, BatchLoss, Inputs, Source, TaskSource, losses_of
+from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
 
 SOURCE = "scoring"
 
 
-class AlignUniformSource(Source):
+class AlignUniformSource(TrainingSource):
     """(1 − λ)·alignment of the pairs with the same meaning + λ·uniformity of a batch's distinct sentences.
 
     `data` are pairs with similarities from 0 to 5, and λ is `uniformity_weight`.
@@ -63,7 +63,7 @@ class AlignUniformSource(Source):
         numbers: dict[str, int] = {}
         self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
 
-    def inputs(self, rows: Rows) -> Inputs:
+    def inputs(self, rows: RowNumbers) -> Inputs:
         """Each distinct sentence once; targets are the indices [2, pairs] of the sentences of the pairs to align."""
         ids, types = self.data.sequences(rows)
         pairs = self.identities[:, rows]  # [2, rows]
@@ -71,7 +71,7 @@ class AlignUniformSource(Source):
         aligned = places.reshape(pairs.shape)[:, self.positive[rows]]
         return Inputs([ids[i] for i in first], [types[i] for i in first], aligned)
 
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         directions = unit(embeddings)
         loss = self.uniformity_weight * uniformity(directions)
         if targets.size:
@@ -80,7 +80,7 @@ class AlignUniformSource(Source):
         return BatchLoss(loss)
 
 
-def scored_batches(rows: Rows, batch_size: int, seed: int) -> list[Rows]:
+def scored_batches(rows: RowNumbers, batch_size: int, seed: int) -> list[RowNumbers]:
     """The rows in random batches of about equal size."""
     order = generator(seed, "scored rows").permutation(rows)
     return np.array_split(order, -(-len(order) // batch_size))
@@ -89,8 +89,8 @@ def scored_batches(rows: Rows, batch_size: int, seed: int) -> list[Rows]:
 def sensitivity(
     encoder: BertModel,
     pooling: PoolingMethod,
-    source: Source,
-    batches: Sequence[Rows],
+    source: TrainingSource,
+    batches: Sequence[RowNumbers],
     factors: Units,
     signed: bool,
     runtime: Runtime,
@@ -140,9 +140,9 @@ CHECKPOINT = "pruned"
 ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
 """Settings that decide what is removed by its scores, but not the scores."""
 
-Score = Callable[[Units], Units]
+UnitScore = Callable[[Units], Units]
 """From factors (1: present, 0: removed) to scores."""
-Scored = tuple[BertModel, PoolingMethod, Source, Examples]
+Scored = tuple[BertModel, PoolingMethod, TrainingSource, Examples]
 """An encoder, the pooling of its embeddings, the source whose loss scores the units, and what it reads."""
 
 
@@ -167,7 +167,7 @@ def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
     """Prune into a run's folder."""
-    begin = Start.load(models[0], config.pooling, config.seed)
+    begin = StartModel.load(models[0], config.pooling, config.seed)
     source = begin if len(models) == 1 else _rewound(models[1], begin)
     score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
@@ -181,11 +181,11 @@ def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: Ope
     write_json(run.folder / "best.json", {"last": CHECKPOINT})
 
 
-def _rewound(weights: Weights, begin: Start) -> Start:
+def _rewound(weights: Weights, begin: StartModel) -> StartModel:
     """Load the weights to rewind to. Raises InputError if they differ from the start in shapes or tokenizer."""
-    source = Start.load(weights, begin.pooling, seed=0)
+    source = StartModel.load(weights, begin.pooling, seed=0)
 
-    def kind(start: Start) -> tuple[object, ...]:
+    def kind(start: StartModel) -> tuple[object, ...]:
         shapes = {name: tensor.shape for name, tensor in start.encoder.state_dict().items()}
         config = start.encoder.config
         return shapes, config.model_type, config.num_attention_heads, start.tokenizer.fingerprint()
@@ -197,7 +197,7 @@ def _rewound(weights: Weights, begin: Start) -> Start:
     return source
 
 
-def _scoring(begin: Start, data: Path, config: PruneConfig, run: OpenRun) -> tuple[Score, TrainedOn]:
+def _scoring(begin: StartModel, data: Path, config: PruneConfig, run: OpenRun) -> tuple[UnitScore, TrainedOn]:
     """How units are scored, and the rows that are read for it."""
     runtime = run.runtime
     if config.score == "random":
@@ -216,13 +216,13 @@ def _scoring(begin: Start, data: Path, config: PruneConfig, run: OpenRun) -> tup
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime), seen
 
 
-def _earlier_scores(run: Artefact, shape: BertConfig) -> Units | None:
+def _earlier_scores(run: Run, shape: BertConfig) -> Units | None:
     """The scores that a complete run beside this one computed from the same start and rows, e.g. for another share."""
     wanted = _inputs_of_scores(run)
     if wanted["config"]["rounds"] > 1:  # later rounds score what the earlier ones have left
         return None
     for folder in sorted(run.folder.parent.glob(f"{PRUNE.name}-*")):
-        other = Artefact(folder)
+        other = Run(folder)
         with suppress(InputError, OSError):  # damaged, being removed, or another user's
             if other.done and _inputs_of_scores(other) == wanted:
                 other.check()
@@ -232,7 +232,7 @@ def _earlier_scores(run: Artefact, shape: BertConfig) -> Units | None:
     return None
 
 
-def _inputs_of_scores(run: Artefact) -> dict[str, Any]:
+def _inputs_of_scores(run: Run) -> dict[str, Any]:
     """What the scores of a run with one round depend on: its inputs without the model to rewind to, its settings."""
     inputs, config = (read_json(run.folder / f"{name}.json", dict) for name in ("inputs", "config"))
     return {
@@ -243,7 +243,7 @@ def _inputs_of_scores(run: Artefact) -> dict[str, Any]:
     }
 
 
-def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+def _geometry(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
     examples = load_rows(task_named(data, "similarity"), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
@@ -253,7 +253,7 @@ def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -
     return begin.encoder.to(runtime.device), begin.pooling, source, examples
 
 
-def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+def _task_loss(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
     declared = load_tasks(data)
     model = load_model(begin.folder, declared).to(runtime.device)
@@ -274,7 +274,7 @@ def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) 
     return model.encoder, model.pooling, TaskSource(model, config.task, rows), rows.examples
 
 
-def choose(shape: BertConfig, score: Score, config: PruneConfig) -> tuple[Units, Units]:
+def choose(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tuple[Units, Units]:
     """Score an encoder's units and remove the lowest or the highest, in several rounds; removed ones are masked.
 
     Returns:
@@ -354,7 +354,7 @@ def _write_scores(path: Path, scores: Units, kept: Units) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dict[str, Any]:
+def _summary(begin: StartModel, kept: Units, smaller: BertModel, folder: Path) -> dict[str, Any]:
     """pruning.json: units of each layer, parameters, and bytes of the weights file, each before and after."""
 
     def parameters(encoder: BertModel) -> int:
@@ -371,6 +371,6 @@ def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dic
     }
 
 
-def summary(run: Artefact) -> str:
+def summary(run: Run) -> str:
     """What the command prints of a finished run: what is left of each layer."""
     return pruning_table(read_json(run.folder / "pruning.json"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from multitask.base.keys import hash_of_file
 from multitask.data.messages import checked
-from multitask.data.tables import MissingSplitError, Source
+from multitask.data.tables import MissingSplitError, RowsFrom
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.sources import paired_file, text_file
 from multitask.tasks.task import Split, Task
@@ -37,7 +37,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     ]
 
 
-def _format(source: Source | None) -> list[Any] | None:
+def _format(source: RowsFrom | None) -> list[Any] | None:
     """A source's split and format; None if it names neither, so that a test file of no format changes no key."""
     if source is None or not (source.split or source.format):
         return None
@@ -50,14 +50,14 @@ def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
     return {name: _fingerprint(source) if source and source.exists() else None for name, source in sources.items()}
 
 
-def _fingerprint(source: Source) -> str | None:
+def _fingerprint(source: RowsFrom) -> str | None:
     try:
         return source.fingerprint()
     except MissingSplitError:
         return None
 
 
-def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> Source | None:
+def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> RowsFrom | None:
     """A file of a task whose hash is another one than a run's inputs.json says; None if there is none."""
     tasks = load_tasks(data)
     for use in uses:

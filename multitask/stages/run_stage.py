@@ -16,7 +16,7 @@ from multitask.base import distributed
 from multitask.base.device import Runtime, busy, choose_threads, make_deterministic, start, use_threads
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights, is_run, locate_model
+from multitask.base.runs import Run, Weights, is_run, locate_model
 from multitask.models.model_folder import file_hashes, has_heads
 from multitask.stages.registry import Stage
 from multitask.training.loop import OnEvaluation
@@ -33,7 +33,7 @@ Identity = str | Mapping[str, str]
 class OpenRun:
     """A run while its stage computes it."""
 
-    artefact: Artefact
+    artefact: Run
     runtime: Runtime
     options: RunOptions
     on_evaluation: OnEvaluation = lambda step, record: None  # of a training
@@ -51,7 +51,7 @@ def run_stage(
     config: Any = None,
     options: RunOptions = HERE,
     on_evaluation: OnEvaluation = lambda step, record: None,
-) -> Artefact:
+) -> Run:
     """Compute a run, or find it computed.
 
     Args:
@@ -79,7 +79,7 @@ def run_stage(
     threads = choose_threads(options.threads) if "threads" in key.inputs else None
     with ExitStack() as stack:
         labels = _labels(stage, weights, data)
-        building = Artefact.building(options.runs, key, options.name, labels, threads)
+        building = Run.building(options.runs, key, options.name, labels, threads)
         artefact = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
         if distributed.from_first(lambda: artefact.done):
             logger.info("already computed")
@@ -127,7 +127,7 @@ def identity_of(model: Weights) -> Identity:
     """What decides the bits of a model that exists. Raises InputError if it is missing, unfinished or damaged."""
     if not is_run(model.name):
         return file_hashes(locate_model(model.name, model.revision))
-    run = Artefact(Path(model.name))
+    run = Run(Path(model.name))
     run.require_complete()
     return run.digest
 

@@ -31,7 +31,7 @@ from multitask.training.source import Trainable
 
 
 @dataclass(frozen=True)
-class Start:
+class StartModel:
     """Start weights, loaded."""
 
     name: str
@@ -115,7 +115,7 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
         yield log
 
 
-def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
+def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
     """Train into a run's folder, and store with the model what it and its start weights were trained on.
 
     The configuration has a seed, epochs, an optimizer and maybe patience or the steps between evaluations.

@@ -26,7 +26,7 @@ from multitask.base.keys import RunKey
 from multitask.base.locks import exclusive
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
-from multitask.base.runs import Artefact, Weights, lock_file
+from multitask.base.runs import Run, Weights, lock_file
 from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
 
@@ -103,7 +103,7 @@ ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclass(frozen=True)
-class Search:
+class TuneSearch:
     """What is searched."""
 
     space: Space
@@ -213,7 +213,7 @@ class Search:
                 trial.report(scores[epoch], epoch)
             return epoch < config.epochs and (trial.should_prune() or time.monotonic() > deadline)
 
-        run = Artefact.find(self.options.runs, key)
+        run = Run.find(self.options.runs, key)
         # A trial that was stopped goes on; one that repeats a pruned one is pruned.
         before = run.history() if run and not run.done and (run.folder / "metrics.jsonl").is_file() else []
         if any(enough(line["step"], line) for line in before):
@@ -225,7 +225,7 @@ class Search:
             raise TrainingError("all its held-out scores are undefined")
         return max(defined)
 
-    def train(self, chosen: Chosen, seeds: int) -> dict[int, Artefact]:
+    def train(self, chosen: Chosen, seeds: int) -> dict[int, Run]:
         """Train a choice on all training rows; the runs by seed."""
         start, config = self.settings(chosen)
         configs = [replace(config, seed=config.seed + number) for number in range(seeds)]
@@ -292,7 +292,7 @@ def saved(study: "optuna.Study") -> pandas.DataFrame:
     return pandas.DataFrame([{"trials": len(study.trials), "pruned": len(pruned), **minutes}])
 
 
-def dev_scores(runs: Mapping[int, Artefact]) -> pandas.DataFrame:
+def dev_scores(runs: Mapping[int, Run]) -> pandas.DataFrame:
     """Dev scores of the winner's leading models by seed, their means and standard deviations."""
     found = {}
     for seed, run in runs.items():

@@ -21,7 +21,7 @@ from multitask.data.examples import Examples, Unread
 from multitask.data.invisible import spelled
 from multitask.data.markup import aligned
 from multitask.data.messages import listed, plain, quote
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.label_hints import label_hints
@@ -224,7 +224,7 @@ def _gaps_of_dev(task: Task, split: Split, examples: Examples) -> list[str]:
     return gaps(task, examples) if split == "dev" else []
 
 
-def contradictions(task: Task, source: Source, examples: Examples) -> list[str]:
+def contradictions(task: Task, source: RowsFrom, examples: Examples) -> list[str]:
     """A line that counts the texts or pairs with different labels and shows the first, if there are any.
 
     Numbers differ if they are more than half the range apart; sets of labels are not compared.

@@ -10,7 +10,7 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.data.messages import plain, quote
-from multitask.data.tables import HUB, Format, Source
+from multitask.data.tables import HUB, Format, RowsFrom
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Split, Task
 
@@ -105,13 +105,13 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
     return replace(task, **located)
 
 
-def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> Source:
+def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> RowsFrom:
     """Where a split's rows come from, with its path below the tasks file's folder."""
     source = task.source(split)
     if not source.file.startswith(HUB):
-        return Source(str(root / source.file), source.split, formats.get(source.file))
+        return RowsFrom(str(root / source.file), source.split, formats.get(source.file))
     local = root / source.file.removeprefix(HUB)
     if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
         # Every split would be the whole data set, so a model would be scored on its training rows.
         raise task.problem(f"{split} names a split, but {local} is a single data set without splits")
-    return Source(f"{HUB}{local}" if local.is_dir() else source.file, source.split or split)
+    return RowsFrom(f"{HUB}{local}" if local.is_dir() else source.file, source.split or split)

@@ -21,7 +21,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, plain, quote
-from multitask.data.tables import Row
+from multitask.data.tables import FileRow
 from multitask.objectives.labelled_pairs import CoSENT
 from multitask.tasks.labels import NUMBER, Labelled, class_order, flag, label_name, number, parts
 from multitask.tasks.scores import (
@@ -80,7 +80,7 @@ class Classification(Labelled):
     def numeric(self) -> bool:
         return self.ordinal or super().numeric
 
-    def labels_from(self, row: Row) -> str | None:
+    def labels_from(self, row: FileRow) -> str | None:
         name = label_name(row.get(self.label_columns[0]))
         return None if name is None else sys.intern(self._label_of(name))  # one object a class, not one a row
 
@@ -166,7 +166,7 @@ class MultiLabel(Labelled):
         if len(self.thresholds) not in (0, len(self.labels)):
             raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
-    def labels_from(self, row: Row) -> tuple[str, ...] | None:
+    def labels_from(self, row: FileRow) -> tuple[str, ...] | None:
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
             if found is None:
@@ -233,7 +233,7 @@ class Regression(Task):
     def outputs(self) -> int:
         return 1
 
-    def labels_from(self, row: Row) -> float | None:
+    def labels_from(self, row: FileRow) -> float | None:
         low, high = self.range or (-math.inf, math.inf)
         value = number(row.get(self.label_columns[0]))
         if value is None:

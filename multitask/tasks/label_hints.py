@@ -12,7 +12,7 @@ from multitask.data.examples import Examples
 from multitask.data.invisible import spelled
 from multitask.data.messages import listed
 from multitask.tasks.kinds import MultiLabel, Regression
-from multitask.tasks.labels import MOST_CLASSES, Labelled, alike, rows_by_label
+from multitask.tasks.labels import MOST_CLASSES, Labelled, normal_form, rows_by_label
 from multitask.tasks.task import Task
 
 RARE, SIMILAR = 10, 0.85
@@ -98,7 +98,7 @@ def _groups(counts: Counts) -> Iterable[list[str]]:
     groups = defaultdict(list)
     for name in sorted(counts, key=lambda name: -counts[name]):
         if name.casefold() not in NO_VALUE:
-            groups[alike(name)].append(name)
+            groups[normal_form(name)].append(name)
     return groups.values()
 
 

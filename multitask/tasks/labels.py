@@ -91,7 +91,7 @@ def parts(value: Any, separator: str) -> list[str] | None:
     return list(dict.fromkeys(name for name in found if name is not None))
 
 
-def alike(name: str) -> str | float:
+def normal_form(name: str) -> str | float:
     """The same for names that people take for one: they differ in case, quotes, signs between words, what nobody sees,
     how accents, widths or signs of HTML are stored, or as numbers are written; `true` is 1.
     """
@@ -269,7 +269,9 @@ class Labelled(Task):
         if NUMBER.fullmatch(name) and float(name) in self._numbers:
             return self._numbers[float(name)]
         near = [
-            f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}" for n in self.names if alike(n) == alike(name)
+            f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}"
+            for n in self.names
+            if normal_form(n) == normal_form(name)
         ]
         raise ValueError(f"expected one of {listed(self.names)}{''.join(near[:1])}")
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from multitask.base.random_streams import generator
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows
+from multitask.data.examples import Examples, RowNumbers
 from multitask.data.messages import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, MissingSplitError, Row, Source, Table, value_of
+from multitask.data.tables import FileRow, Format, MissingSplitError, OpenTable, RowsFrom, value_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.label_hints import NO_VALUE, label_hints
 from multitask.tasks.labels import number
@@ -47,7 +47,7 @@ def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Example
     return whole.take(training) if split == "train" else held_out_part(whole, dev)
 
 
-def held_out_part(examples: Examples, rows: Rows) -> Examples:
+def held_out_part(examples: Examples, rows: RowNumbers) -> Examples:
     """The rows that are held out, under a name of their own."""
     return replace(examples.take(rows), source=f"held-out rows of {examples.source}")
 
@@ -76,7 +76,7 @@ def load_training_rows(task: Task) -> tuple[Task, Examples]:
     return task, replace(examples, classes=())
 
 
-def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
+def held_out(examples: Examples, share: float) -> tuple[RowNumbers, RowNumbers]:
     """Training and development rows: a share of the rows is held out, spread evenly over the labels.
 
     Rows with equal texts stay together, pairs also in the other order. The only text of a class is not held out. The
@@ -103,7 +103,7 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
 
 
-def held_out_sentences(tasks: Mapping[str, Examples], share: float) -> dict[str, tuple[Rows, Rows]]:
+def held_out_sentences(tasks: Mapping[str, Examples], share: float) -> dict[str, tuple[RowNumbers, RowNumbers]]:
     """Training rows of each task, and a share of them that is held out, with no sentence in rows of both parts.
 
     Rows that share a sentence, whatever their tasks, are a group, and so are rows that others link. The groups are
@@ -137,7 +137,7 @@ def held_out_sentences(tasks: Mapping[str, Examples], share: float) -> dict[str,
     return parts
 
 
-def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:
+def _strata(labels: NDArray[np.float32], numbers: bool) -> RowNumbers:
     """Numbers of groups of rows with similar labels: the same class, the same labels, or the same tenth of numbers.
 
     Sets of labels that few rows share are one group. Rows with a rare label stay out of it, so that some of them are
@@ -154,7 +154,7 @@ def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:
     return stratum
 
 
-def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
+def read_examples(task: Task, source: RowsFrom, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
     """Read a file or data set as rows of a task.
 
     Columns are found by name, so the unnamed index columns of the course's files do not matter. Without labels, no row
@@ -172,7 +172,7 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
 
 def examples_of(
     task: Task,
-    table: Table,
+    table: OpenTable,
     source: str,
     labelled: bool,
     on_problem: OnProblem = refuse,
@@ -243,7 +243,7 @@ def _id(value: Any) -> str:
     return identifier
 
 
-def _repeats(task: Task, keys: Sequence[Hashable], first: Mapping[Hashable, int], table: Table) -> bool:
+def _repeats(task: Task, keys: Sequence[Hashable], first: Mapping[Hashable, int], table: OpenTable) -> bool:
     """Whether a row is left out since an earlier one has its id, or its texts and label. ValueError if none may."""
     key = next((key for key in keys if key in first), None)
     if key is None or task.duplicates == "drop":
@@ -254,7 +254,7 @@ def _repeats(task: Task, keys: Sequence[Hashable], first: Mapping[Hashable, int]
     raise ValueError(f"its texts and label are {where}; expected each row once")
 
 
-def _weight(column: str, row: Row, file_format: Format) -> float:
+def _weight(column: str, row: FileRow, file_format: Format) -> float:
     found = number(file_format.label_field(value_of(row, column)))
     if found is None or not found >= 0:
         raise ValueError(
@@ -263,7 +263,7 @@ def _weight(column: str, row: Row, file_format: Format) -> float:
     return found
 
 
-def _label(task: Task, row: Row, file_format: Format) -> Any:
+def _label(task: Task, row: FileRow, file_format: Format) -> Any:
     read = file_format.label_field if task.numeric else file_format.field
     try:
         return task.labels_from({column: read(value_of(row, column)) for column in task.label_columns})

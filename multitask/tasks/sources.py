@@ -17,11 +17,11 @@ import numpy as np
 from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
 from multitask.base.random_streams import generator
-from multitask.data.examples import Examples, Rows, drawn_rows, texts_of
+from multitask.data.examples import Examples, RowNumbers, drawn_rows, texts_of
 from multitask.data.invisible import seen
 from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Row, Source, Table
+from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.read_examples import load_rows, load_training_rows
@@ -54,12 +54,12 @@ LABELS = re.compile(
 """What a column's name in small letters has if it says something of a pair."""
 
 
-def unlabelled(table: Table) -> Table:
+def unlabelled(table: OpenTable) -> OpenTable:
     """A table of pairs that are all taken to have the same meaning; when all are read, warn if a column denies it."""
     written = {name: re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower() for name in table.columns}
     names = [name for name in table.columns if LABELS.search(written[name])]
 
-    def rows() -> Iterator[tuple[int, Row]]:
+    def rows() -> Iterator[tuple[int, FileRow]]:
         found, count = {name: Counter[str]() for name in names}, 0
         for number, row in table.rows:
             count += 1
@@ -85,7 +85,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
         InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
             default `on_problem` also a malformed row.
     """
-    table = open_table(Source(str(path)), on_problem=on_problem, form=Path(layout.file).suffix)
+    table = open_table(RowsFrom(str(path)), on_problem=on_problem, form=Path(layout.file).suffix)
     table.require(layout.columns)
     table = unlabelled(table)
     rows: list[list[str]] = []
@@ -157,7 +157,7 @@ def read_paired_sentences(
     negative_pairs: bool,
     option: str,
     scored: bool = False,
-) -> tuple[Examples, Rows | None]:
+) -> tuple[Examples, RowNumbers | None]:
     """Rows of a contrastive source: columns of anchors, positives and hard negatives; one column pairs with itself.
 
     With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
@@ -223,7 +223,7 @@ def scored_pairs(task: Task) -> Examples:
     return replace(examples, labels=shares.clip(0, 1))  # fp32 may round a score of the range's end beyond it
 
 
-def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, Rows]:
+def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, RowNumbers]:
     """Each training sentence with some others of its label, drawn at random (SetFit, arXiv 2209.11055).
 
     A sentence whose label has fewer other sentences meets some of them again. The only sentence of a label is paired

@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, quote
-from multitask.data.tables import Format, Row, Source
+from multitask.data.tables import FileRow, Format, RowsFrom
 from multitask.data.texts import Template, joined, template, with_content
 from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 
@@ -25,7 +25,7 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Column = Annotated[str, Field(min_length=1)]
+ColumnName = Annotated[str, Field(min_length=1)]
 
 WRITTEN = tuple(field.name for field in fields(Format))
 WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
@@ -61,12 +61,12 @@ class Task(Format, ABC):
     name: str
     text: tuple[str, ...]
     label: str | tuple[str, ...]
-    train: Source | None = None
-    dev: Source | None = None
-    test: Source | None = None
+    train: RowsFrom | None = None
+    dev: RowsFrom | None = None
+    test: RowsFrom | None = None
     dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     metric: Metric
-    weight: Positive | Column = 1.0
+    weight: Positive | ColumnName = 1.0
     id: str | None = None
     duplicates: Literal["drop", "keep", "error"] | None = None
     prediction_file: str | None = None
@@ -159,11 +159,11 @@ class Task(Format, ABC):
         return InputError(f"tasks.{self.name}: {text}")
 
     @property
-    def sources(self) -> dict[Split, Source]:
+    def sources(self) -> dict[Split, RowsFrom]:
         """Where the rows of the declared splits come from."""
         return {split: source for split in SPLITS if (source := getattr(self, split)) is not None}
 
-    def source(self, split: Split) -> Source:
+    def source(self, split: Split) -> RowsFrom:
         """Where the rows of a split come from. Raises InputError if it is not declared."""
         if split not in self.sources:
             raise self.problem(f"no {split} file is declared")
@@ -185,7 +185,7 @@ class Task(Format, ABC):
         """Width of the head's output; 1 for one number per row."""
 
     @abstractmethod
-    def labels_from(self, row: Row) -> Any:
+    def labels_from(self, row: FileRow) -> Any:
         """The label of a row as it is written: None if it is blank. Raises ValueError, which says what is expected."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.tables import Row, text_lines
+from multitask.data.tables import FileRow, text_lines
 from multitask.data.write_tables import TEXT_FORMATS
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import load_rows
@@ -69,13 +69,13 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     return len(sentiment), len(phrases)
 
 
-def course_rows(task: Task, examples: Examples) -> Iterator[Row]:
+def course_rows(task: Task, examples: Examples) -> Iterator[FileRow]:
     """Rows as the course's files have them."""
     for name, *texts, label in zip(examples.ids or (), *examples.sentences, examples.gold.tolist(), strict=True):
         yield {"id": name, **dict(zip(task.text, texts, strict=True)), str(task.label): f"{label:g}"}
 
 
-def write_course_rows(path: Path, task: Task, rows: Sequence[Row]) -> None:
+def write_course_rows(path: Path, task: Task, rows: Sequence[FileRow]) -> None:
     """Write a training or dev file of one of the course's tasks."""
     with path.open("w", encoding="utf-8", newline="") as file:
         TEXT_FORMATS[".tsv"](file, ("id", *task.text, str(task.label)))(rows)

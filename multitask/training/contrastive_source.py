@@ -15,7 +15,7 @@ from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows, epoch_rows, tokenise, warn_of_tokens
+from multitask.data.examples import Examples, RowNumbers, epoch_rows, tokenise, warn_of_tokens
 from multitask.models.compute_in_batches import leading
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
@@ -23,13 +23,13 @@ from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.tasks.sources import read_paired_sentences
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
-from multitask.training.source import BatchLoss, Inputs, Source, labels_to_tensor
+from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 """What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""
 
 
-class ContrastiveSource(Source):
+class ContrastiveSource(TrainingSource):
     """Rows of two or three sentences: an anchor, its positive and optionally a hard negative.
 
     A single column of sentences gives two views of each that differ by dropout (SimCSE). The projection maps embeddings
@@ -40,7 +40,7 @@ class ContrastiveSource(Source):
     def __init__(
         self,
         paired: Examples,
-        groups: Rows | None,
+        groups: RowNumbers | None,
         objective: Objective,
         projection: nn.Module,
         tokenizer: Tokenizer,
@@ -69,11 +69,11 @@ class ContrastiveSource(Source):
         self.lengths = np.sum([tokens.lengths for tokens in self.columns], axis=0)
         self.compared: Compared | None = None  # of the last batch, without gradients
 
-    def inputs(self, rows: Rows) -> Inputs:
+    def inputs(self, rows: RowNumbers) -> Inputs:
         ids = [tokens[row] for tokens in self.columns for row in rows]
         return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         return BatchLoss(*self.loss_of_views(self.project(embeddings), rows))
 
     def project(self, embeddings: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class ContrastiveSource(Source):
         sized = torch.cat([self.projection(leading(embeddings, size)) for size in self.sizes], dim=1)
         return sized.float().unflatten(0, (len(self.columns), -1))
 
-    def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss on projected embeddings [columns, own rows, sizes * dim] of a batch, and values to monitor.
 
         What is monitored and kept as `compared` is of the largest size.
@@ -95,7 +95,7 @@ class ContrastiveSource(Source):
         return torch.stack(losses).mean(), watched[-1]
 
     def _loss_of_size(
-        self, views: Tensor, rows: Rows, duplicates: Tensor | None, hard_duplicates: Tensor | None
+        self, views: Tensor, rows: RowNumbers, duplicates: Tensor | None, hard_duplicates: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of the vectors [columns, rows, dim] of one size."""
         anchors, positives, *more = views.unbind()
@@ -120,7 +120,7 @@ class ContrastiveSource(Source):
         gate = self.objective.gate_rate(anchors, positives, excluded)
         return loss, watched if gate is None else {**watched, "gate rate": gate}
 
-    def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+    def _duplicates(self, rows: RowNumbers, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
         """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
 
         Positive j is a false negative of row i if it equals one of i's two sentences or has the same anchor.
@@ -139,7 +139,9 @@ class ContrastiveSource(Source):
         return mask(among_positives), mask(among_hard)
 
 
-def excluded_negatives(cosines: Tensor, rows: Rows, excluded: Tensor | None, config: NegativesConfig) -> Tensor | None:
+def excluded_negatives(
+    cosines: Tensor, rows: RowNumbers, excluded: Tensor | None, config: NegativesConfig
+) -> Tensor | None:
     """Which positives j are no negatives of row i, besides those that are excluded already: [rows, rows] bool, or None.
 
     `cosines` are of anchors i and positives j. `rows` are the numbers of the batch's rows, which decide what is random,
@@ -233,7 +235,9 @@ def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int)
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 
 
-def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
+def contrastive_batches(
+    name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int
+) -> list[RowNumbers]:
     """A source's batches for one epoch (from 0), in random order and with mixed lengths; Quora is down-sampled.
 
     Sorting by length would give hard negatives similar lengths. Raises InputError for batches of one row.

@@ -14,13 +14,13 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
 from multitask.base import distributed
-from multitask.data.examples import Rows, Tokens
-from multitask.training.source import BatchLoss, Inputs, Source
+from multitask.data.examples import RowNumbers, Tokens
+from multitask.training.source import BatchLoss, Inputs, TrainingSource
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
 
 
-class MaskedSource(Source):
+class MaskedSource(TrainingSource):
     """Sentences with some tokens hidden, which the encoder must predict.
 
     `share` is that of the tokens to predict. Several columns of the same rows are read together. The encoder's word
@@ -46,7 +46,7 @@ class MaskedSource(Source):
         self.special = torch.tensor(tokenizer.special_ids)
         self.lengths = np.sum([column.lengths for column in tokens], axis=0)
 
-    def inputs(self, rows: Rows) -> Inputs:
+    def inputs(self, rows: RowNumbers) -> Inputs:
         """The masked sentences; targets are the positions and the original ids of the tokens to predict."""
         sequences = [column[row] for column in self.tokens for row in rows]
         ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
@@ -65,7 +65,7 @@ class MaskedSource(Source):
         seen[fate < MASKED] = self.tokenizer.mask_token_id
         return ids.index_copy(0, places, seen), places
 
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         places, words = (part.to(hidden.device, non_blocking=True) for part in targets)
         scores = self.head(collect(hidden, places), self.word_embeddings.weight).float()
         count = int(distributed.total(torch.tensor(len(words)), len(rows)))

@@ -18,7 +18,7 @@ from minbert.tokenizer import Ids
 from multitask.base import distributed
 from multitask.base.device import Runtime
 from multitask.data.contamination import Hashes
-from multitask.data.examples import LabelledData, Rows
+from multitask.data.examples import LabelledData, RowNumbers
 from multitask.models.compute_in_batches import PoolingMethod, leading, pool
 from multitask.models.estimates import kept_embeddings
 from multitask.models.multitask_model import MultitaskModel
@@ -32,7 +32,7 @@ class Batch:
     """Rows of one of the stage's data sets."""
 
     source: str
-    rows: Rows
+    rows: RowNumbers
     share: float = 1.0  # factor of the loss; of a part of a batch below 1
 
 
@@ -164,7 +164,7 @@ class BatchLoss:
     outputs: Tensor | None = None  # of the head, [rows, ...] fp32 of all rows of the batch; None without a head
 
 
-class Source(ABC):
+class TrainingSource(ABC):
     """Rows that can be trained on."""
 
     lengths: NDArray[np.int64]  # [rows] number of tokens in all sequences of a row
@@ -173,19 +173,19 @@ class Source(ABC):
         return len(self.lengths)
 
     @abstractmethod
-    def inputs(self, rows: Rows) -> Inputs:
+    def inputs(self, rows: RowNumbers) -> Inputs:
         """Token sequences of the rows."""
 
-    def known(self, rows: Rows, runtime: Runtime) -> Tensor | None:
+    def known(self, rows: RowNumbers, runtime: Runtime) -> Tensor | None:
         """Embeddings of the rows' sequences, if the encoder is not trained and they were kept."""
         return None
 
-    def divisor(self, rows: Rows) -> float:
+    def divisor(self, rows: RowNumbers) -> float:
         """What the loss of these rows divides the sum over them by. For losses that do not compare rows."""
         return float(len(rows))
 
     @abstractmethod
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         """A batch's loss, the same on every rank. Called under autocast.
 
         `rows` are all rows of the batch. The other arguments are of this rank's rows, those of `distributed.own`: the
@@ -200,7 +200,7 @@ def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tenso
     return pinned.to(device, non_blocking=True)
 
 
-class TaskSource(Source):
+class TaskSource(TrainingSource):
     """Supervised training of one task's head on its labelled data.
 
     If the head compares embeddings by cosine and there are sizes, the loss is the mean of those of each embedding's
@@ -215,23 +215,23 @@ class TaskSource(Source):
         self.labels, self.weights = data.examples.gold, data.examples.weights
         self.lengths = data.lengths
 
-    def inputs(self, rows: Rows) -> Inputs:
+    def inputs(self, rows: RowNumbers) -> Inputs:
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
-    def known(self, rows: Rows, runtime: Runtime) -> Tensor | None:
+    def known(self, rows: RowNumbers, runtime: Runtime) -> Tensor | None:
         return None if self.data.embeddings is None else kept_embeddings(self.data, runtime, rows)
 
-    def divisor(self, rows: Rows) -> float:
+    def divisor(self, rows: RowNumbers) -> float:
         weights = None if self.weights is None else self.weights[rows]
         return self.model.tasks[self.task].divisor(self.labels[rows], weights)
 
-    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         parts = [self.model.head(self.task, leading(embeddings, size)) for size in self.sizes]
         outputs = [distributed.gather(part, len(rows)) for part in parts]
         return BatchLoss(torch.stack([self.loss_of(part, rows) for part in outputs]).mean(), outputs=outputs[0])
 
-    def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
+    def loss_of(self, outputs: Tensor, rows: RowNumbers) -> Tensor:
         """The loss of these rows, given the head's outputs for them."""
         labels = labels_to_tensor(self.labels[rows], outputs.device)
         weights = None if self.weights is None else labels_to_tensor(self.weights[rows], outputs.device)
@@ -239,7 +239,7 @@ class TaskSource(Source):
 
 
 def losses_of(
-    encoder: BertModel, pooling: PoolingMethod, sources: Mapping[str, Source], update: Update, runtime: Runtime
+    encoder: BertModel, pooling: PoolingMethod, sources: Mapping[str, TrainingSource], update: Update, runtime: Runtime
 ) -> Losses:
     """The losses of an update's batches by the names of their sources, from one packed call of the encoder per rank."""
     own = [(sources[batch.source], distributed.own(batch.rows)) for batch in update]
@@ -276,7 +276,7 @@ class SourceTraining(Trainable):
         module: nn.Module,
         encoder: BertModel,
         pooling: PoolingMethod,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, TrainingSource],
         runtime: Runtime,
     ) -> None:
         self.module = module

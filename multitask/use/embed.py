@@ -1,6 +1,6 @@
 """Embeddings of a file on disk: computed and written in blocks, and opened to search them, without reading them whole.
 
-Next to FILE.npy, FILE.npy.json says which model and text they are of (`Record`).
+Next to FILE.npy, FILE.npy.json says which model and text they are of (`EmbeddingRecord`).
 """
 
 import os
@@ -19,7 +19,7 @@ from minbert.settings import read_as, settings
 from multitask.base.progress import RowsDone
 from multitask.data.messages import LOGGER, checked, reason
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, Source, suffixes
+from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import template, texts_of_rows
 from multitask.models.sentence_encoder import Embedder
 
@@ -30,7 +30,7 @@ Dtype = Literal["float32", "float16"]
 
 
 @settings
-class Record:
+class EmbeddingRecord:
     """What the JSON file next to an array of embeddings says of them."""
 
     model: str
@@ -89,7 +89,7 @@ def embed_file(
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = None if digest is None else os.path.relpath(source.resolve(), output.resolve().parent)
-    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, file_format)
+    record = EmbeddingRecord(encoder.identity, encoder.name, text, digest, column, dtype, normalize, file_format)
     write_json(place, asdict(record))
     return count, width
 
@@ -119,7 +119,7 @@ class Index(NamedTuple):
         if path.is_file() and not place.is_file():
             raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
         vectors = checked(path, _mapped)
-        record = read_as(Record, read_text(place), place)
+        record = read_as(EmbeddingRecord, read_text(place), place)
         if vectors.ndim != 2 or vectors.dtype.str != STORED[record.dtype]:
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")
         if record.model != encoder.identity:
@@ -162,7 +162,7 @@ def sentences(source: Path, column: str | None, file_format: Format = Format(), 
     if column is None and not lines:
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     made, empty = template(column or "text"), 0
-    table = open_table(Source(str(source)), file_format, form=form)
+    table = open_table(RowsFrom(str(source)), file_format, form=form)
     table.require(made.columns)
     for (text,) in texts_of_rows(table, table.rows, [made]):
         empty += not text

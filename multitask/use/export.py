@@ -40,7 +40,7 @@ def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
     The folder keeps what the model was trained on, for evaluations. It names no local folders, neither in this record
     nor in the tokenizer's settings, where other libraries write them: exports may be published.
     """
-    check_output(folder)
+    check_export_folder(folder)
     with atomic_folder(folder) as temporary:
         yield temporary
         replace(trained_on, unknown=tuple(map(without_folders, trained_on.unknown))).keep(temporary)
@@ -51,7 +51,7 @@ def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
         write_json(temporary / MARK, {"exported_by": by, "files": _files(temporary)})
 
 
-def check_output(folder: Path) -> None:
+def check_export_folder(folder: Path) -> None:
     """Raise InputError unless an export may be written into a folder: nothing else is ever replaced."""
     place = f"--output {folder}"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):

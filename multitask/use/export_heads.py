@@ -32,7 +32,7 @@ from multitask.use.export import (
     ONNX_PACKAGES,
     ONNX_TOLERANCE,
     PaddedEmbeddings,
-    check_output,
+    check_export_folder,
     export_folder,
     require,
     write_onnx,
@@ -47,7 +47,7 @@ INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_id
 CHECKED_ROWS = 200  # of each task, if there are dev sets
 ROWS_PER_CALL = 32
 
-Columns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two of pairs
+TextColumns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two of pairs
 
 
 def export_onnx_with_heads(
@@ -74,7 +74,7 @@ def export_onnx_with_heads(
         InputError: the packages onnx, onnxscript and onnxruntime are not installed, or `data` does not fit the model.
         RuntimeError: ONNX Runtime computes something else.
     """
-    check_output(folder)
+    check_export_folder(folder)
     require((*ONNX_PACKAGES, "onnxruntime"))
     if taken := model.tasks.keys() & INPUTS.keys():
         raise InputError(f"the task {min(taken)} has the name of an input of the ONNX file; rename the task")
@@ -88,7 +88,7 @@ def export_onnx_with_heads(
         write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
         model.tokenizer.save(temporary)
         write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
-        compared: dict[str, Columns] = {
+        compared: dict[str, TextColumns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
             if name in examples
             else [CHECKED, CHECKED[::-1]][: len(task.text)]
@@ -191,7 +191,7 @@ class ExportedModel:
         self.tokenizer.enable_truncation(self.description["max_length"])
         self.tokenizer.enable_padding()
 
-    def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
+    def outputs(self, task: str, columns: TextColumns) -> NDArray[np.float32]:
         """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
         words = [Template(("text",), tuple(words)) for words in self.description["tasks"][task]["words"]]
         rows, found = list(zip(*in_words(words, columns), strict=True)), []
@@ -204,7 +204,7 @@ class ExportedModel:
         return np.concatenate(found)
 
 
-def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:
+def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, TextColumns]) -> float:
     """The largest difference. Raises RuntimeError if it is too large."""
     exported, worst = ExportedModel(folder), 0.0
     for name, columns in rows.items():

@@ -26,14 +26,14 @@ from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.messages import LOGGER, listed
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, Source
+from multitask.data.tables import Format, RowsFrom
 from multitask.data.texts import template, texts_of_rows
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
 from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences, unlabelled
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
-from multitask.use.search import Rows, search
+from multitask.use.search import FoundRows, search
 
 ANCHORS_PER_BLOCK = 4096
 SOURCES = ("quora", *PAIRED)
@@ -41,11 +41,11 @@ SAME_MEANING = ("quora", "pairs")
 """Sources whose pairs have the same meaning. In `nli`, one sentence may follow from others that differ in all else."""
 COLUMNS = {"triplets": TRIPLETS.columns, "pairs": (*PAIRS.columns, "label")}
 
-Pairs = Sequence[tuple[str, ...]]
+PositivePairs = Sequence[tuple[str, ...]]
 """Anchors and positives: sentences with the same meaning."""
 
 
-def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Format = Format()) -> Pairs:
+def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Format = Format()) -> PositivePairs:
     """Pairs of a table, or of a source of `pretrain` in a data folder; rows with a blank sentence are left out.
 
     The default columns are those of triplets or of pairs. Raises InputError if there is no pair, or if columns are
@@ -56,7 +56,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Forma
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
         return list(zip(*examples.sentences[:2], strict=True))
-    table = unlabelled(open_table(Source(name), file_format))
+    table = unlabelled(open_table(RowsFrom(name), file_format))
     if not columns:
         columns = next((c for c in (TRIPLETS.columns[:2], PAIRS.columns) if set(c) <= set(table.columns)), ())
         if not columns:
@@ -73,7 +73,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Forma
 
 @contextmanager
 def index_of(
-    encoder: Embedder, pairs: Pairs, corpus: Path | None, column: str | None, output: Path, file_format: Format
+    encoder: Embedder, pairs: PositivePairs, corpus: Path | None, column: str | None, output: Path, file_format: Format
 ) -> Iterator[Index]:
     """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
 
@@ -94,7 +94,7 @@ def index_of(
 
 
 def negatives_of(
-    encoder: Embedder, pairs: Pairs, corpus: Index, options: HardNegatives, same_meaning: bool = False
+    encoder: Embedder, pairs: PositivePairs, corpus: Index, options: HardNegatives, same_meaning: bool = False
 ) -> dict[int, list[int]]:
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
@@ -156,7 +156,7 @@ def choose(
     limit: float,
     options: HardNegatives,
     draw: np.random.Generator,
-) -> Rows:
+) -> FoundRows:
     """Which of an anchor's candidates, nearest first, are taken. Those that are not usable have no rank.
 
     `limit` is the highest cosine that a negative may have.
@@ -183,7 +183,7 @@ def _limits(
 
 
 def mined_rows(
-    pairs: Pairs, negatives: Mapping[int, Sequence[int]], corpus: Index, form: Literal["triplets", "pairs"]
+    pairs: PositivePairs, negatives: Mapping[int, Sequence[int]], corpus: Index, form: Literal["triplets", "pairs"]
 ) -> Iterator[tuple[object, ...]]:
     """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
     the first pair of an anchor, its negatives, with labels.

@@ -12,10 +12,10 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
 from minbert.files import nan_for_null, read_json, sha256_of_file
-from multitask.base.runs import Artefact, is_run, locate_model, without_folders
+from multitask.base.runs import Run, is_run, locate_model, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.markup import markdown_code, markdown_text
-from multitask.evaluation.embeddings import MEASURES
+from multitask.evaluation.embeddings import SIMILARITY_MEASURES
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.scores import score_text
 from multitask.use.predict import run_of
@@ -126,7 +126,7 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
 
     An export has those `of_embeddings`; the others are of a head, which it does not include.
     """
-    run = Artefact(run_of(folder.resolve()))
+    run = Run(run_of(folder.resolve()))
     metrics, embeddings, rows = {}, False, "dev"
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
@@ -140,7 +140,7 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
         {"data": rows, "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
         for task, values in metrics.items()
         for metric, value in values.items()
-        if isinstance(value, float) and metric not in MEASURES
+        if isinstance(value, float) and metric not in SIMILARITY_MEASURES
     ]
     for suite, metric in SUITE_METRICS.items():
         path = folder / f"evaluation-{suite}.json"

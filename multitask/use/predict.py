@@ -20,12 +20,12 @@ from multitask.base.runs import is_run, locate_model
 from multitask.data.examples import LabelledData
 from multitask.data.messages import LOGGER, STANDARD_INPUT, listed
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Format, Row, Source, Table, suffixes
+from multitask.data.tables import FileRow, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, tokenised, write_predictions
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
-from multitask.models.predictions import added_columns, added_values, alike
+from multitask.models.predictions import added_columns, added_values, grouped
 from multitask.stages.reads import SPLITS_BY_USE, changed_file
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
@@ -104,7 +104,7 @@ def predict_file(
     named = tasks_for(model, None, tasks)
     form = form if str(source) == "-" else suffixes(source)[0]
     file_format = file_format or common_format([model.tasks[name] for name in named], form)
-    read = partial(open_table, Source(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
+    read = partial(open_table, RowsFrom(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
     table = read()
     if form == ".txt" and all(model.tasks[name].pair for name in named):
         table = _table_of_pairs(table)
@@ -113,7 +113,7 @@ def predict_file(
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
-    groups = alike({name: _contents(model.tasks[name], columns, table) for name in named})
+    groups = grouped({name: _contents(model.tasks[name], columns, table) for name in named})
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len(set(map(model.reads, together))) for together in groups.values())
@@ -150,7 +150,7 @@ def common_format(tasks: Sequence[Task], form: str) -> Format:
     return Format(**same)
 
 
-def _check_header(table: Table, new: Sequence[str]) -> None:
+def _check_header(table: OpenTable, new: Sequence[str]) -> None:
     """Raise InputError if cells would be lost: two columns have no name, or one has the name of an added column."""
     if table.columns.count("") > 1:
         raise InputError(f"{table.name}: two columns have no name; name them")
@@ -158,10 +158,10 @@ def _check_header(table: Table, new: Sequence[str]) -> None:
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
 
 
-def _table_of_pairs(table: Table) -> Table:
+def _table_of_pairs(table: OpenTable) -> OpenTable:
     columns = ("sentence1", "sentence2")
 
-    def rows() -> Iterator[tuple[int, Row]]:
+    def rows() -> Iterator[tuple[int, FileRow]]:
         for number, row in table.rows:
             parts = row["text"].split("\t")
             if len(parts) != 2:
@@ -171,7 +171,7 @@ def _table_of_pairs(table: Table) -> Table:
     return replace(table, columns=columns, rows=rows())
 
 
-def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: Table) -> list[str]:
+def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: OpenTable) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
     own = [model.tasks[name] for name in names]
     read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.text))}
@@ -182,7 +182,7 @@ def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], ta
     return fit or names
 
 
-def _contents(task: Task, columns: Sequence[str], table: Table) -> tuple[Template, ...]:
+def _contents(task: Task, columns: Sequence[str], table: OpenTable) -> tuple[Template, ...]:
     """What a task's sentences are in the table's columns."""
     read = _read(task, columns)
     if len(read) != len(task.text):
@@ -195,7 +195,7 @@ def _read(task: Task, columns: Sequence[str]) -> tuple[Template, ...]:
     return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.contents
 
 
-def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _types(model: MultitaskModel, table: OpenTable, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Arrow types of the file's columns, if it has types, and of the columns that tasks add."""
     import pyarrow  # takes 0.1 s
 

@@ -16,8 +16,8 @@ from torch.nn.functional import normalize
 
 from minbert.errors import InputError
 
-Embeddings = NDArray[np.floating[Any]] | Tensor
-Rows = NDArray[np.int64]
+EmbeddingMatrix = NDArray[np.floating[Any]] | Tensor
+FoundRows = NDArray[np.int64]
 
 CHUNK = 1024  # rows and columns of a part of the matrix, which is then a few MiB
 SEARCHED = 4096  # queries and rows of the corpus that are compared at a time: 64 MiB of cosines
@@ -38,7 +38,7 @@ class SentencePair(NamedTuple):
     second: int
 
 
-def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
+def similarity(first: EmbeddingMatrix, second: EmbeddingMatrix) -> NDArray[np.float32]:
     """Cosines of every row with every row, [first, hidden] and [second, hidden] -> [first, second].
 
     The cosine with a zero vector is 0. Raises InputError for embeddings of different sizes.
@@ -50,7 +50,11 @@ def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
 
 
 def search(
-    queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int = SEARCHED, among: Rows | None = None
+    queries: EmbeddingMatrix,
+    corpus: EmbeddingMatrix,
+    top_k: int = 10,
+    chunk: int = SEARCHED,
+    among: FoundRows | None = None,
 ) -> Neighbours:
     """The `top_k` rows of the corpus with the highest cosine to each query, or all rows if the corpus has fewer.
 
@@ -72,7 +76,7 @@ def _joined(parts: Iterable[Neighbours]) -> Neighbours:
 
 
 def _nearest(
-    queries: Tensor, corpus: Any, k: int, size: int, among: Rows | None, score: Callable[[Tensor, Tensor], Tensor]
+    queries: Tensor, corpus: Any, k: int, size: int, among: FoundRows | None, score: Callable[[Tensor, Tensor], Tensor]
 ) -> Neighbours:
     """The k rows of the corpus with the highest scores [queries, rows] for each query, found `size` rows at a time."""
     count = len(corpus) if among is None else len(among)
@@ -101,7 +105,7 @@ def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, columns.gather(1, order)
 
 
-def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: int = CHUNK) -> list[SentencePair]:
+def paraphrase_mining(embeddings: EmbeddingMatrix, max_pairs: int = 10_000, chunk: int = CHUNK) -> list[SentencePair]:
     """The pairs of different rows with the highest cosines, best first; each pair once.
 
     `chunk` rows are compared with as many at a time. Raises InputError for a `max_pairs` below 1.
@@ -125,11 +129,11 @@ def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: in
     return [SentencePair(*pair) for pair in zip(scores[order].tolist(), *pairs[order].T.tolist(), strict=True)]
 
 
-def _rows(embeddings: Embeddings) -> Embeddings:
+def _rows(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
     return embeddings[None] if embeddings.ndim == 1 else embeddings
 
 
-def _check_sizes(first: Embeddings, second: Embeddings) -> None:
+def _check_sizes(first: EmbeddingMatrix, second: EmbeddingMatrix) -> None:
     if first.shape[1] != second.shape[1]:
         raise InputError(
             f"embeddings of size {first.shape[1]} and {second.shape[1]} cannot be compared; use one encoder for both"
@@ -142,13 +146,13 @@ def _at_least_one(name: str, value: int) -> int:
     return value
 
 
-def _chunks(embeddings: Embeddings, size: int, first: int = 0) -> Iterator[tuple[int, Tensor]]:
+def _chunks(embeddings: EmbeddingMatrix, size: int, first: int = 0) -> Iterator[tuple[int, Tensor]]:
     """Chunks of `size` rows, starting at row `first`: the number of a chunk's first row, and its rows of length 1."""
     for start in range(first, max(len(embeddings), 1), size):
         yield start, _unit(embeddings[start : start + size])
 
 
-def _unit(embeddings: Embeddings) -> Tensor:
+def _unit(embeddings: EmbeddingMatrix) -> Tensor:
     """Rows scaled to length 1, fp32, on the same device."""
     return normalize(_tensor(embeddings).float())
 

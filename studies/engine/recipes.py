@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from multitask.base.runs import Weights
 from multitask.evaluation.suite_sets import SETS
-from multitask.experiments.tables import Experiment, Line, Node, Table, models_of
+from multitask.experiments.tables import Experiment, GridLine, Node, StudyTable, models_of
 from multitask.stages.settings import (
     EnsembleConfig,
     FinetuneConfig,
@@ -167,11 +167,11 @@ class Recipes:
         return replace(config, epochs=epochs or config.epochs, optimizer=optimizer)
 
 
-def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: Iterable[Line]) -> Experiment:
+def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: Iterable[GridLine]) -> Experiment:
     """A table of scores on SentEval's tasks, run on request."""
     lines = tuple(lines)
     groups = {SUITE_COLUMNS[suite]: GROUPS[SUITE_COLUMNS[suite]] for suite in recipes.suites.suites}
-    table = Table(
+    table = StudyTable(
         key,
         title,
         f"{note} Scores are SentEval's, of frozen embeddings: Spearman correlation of seven similarity tasks, accuracy "

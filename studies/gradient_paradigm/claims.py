@@ -19,9 +19,9 @@ from studies.report.claims import (
     COMPARABLE,
     MARGIN,
     Claim,
-    Kind,
-    Place,
-    Results,
+    ClaimKind,
+    ClaimPlace,
+    ClaimResults,
     bounds,
     every,
     every_chosen,
@@ -134,12 +134,12 @@ def simulated_claims() -> Iterator[Claim]:
 # Decided by trained models.
 
 SUITES_OR_DEV = (
-    Place("objectives-suites", "STS", "mean of the STS tasks"),
-    Place("objectives", called="dev set"),
+    ClaimPlace("objectives-suites", "STS", "mean of the STS tasks"),
+    ClaimPlace("objectives", called="dev set"),
 )
-LONG_OR_SHORT = (Place("decoupled-long", called="10 epochs"), Place("decoupled", called="3 epochs"))
+LONG_OR_SHORT = (ClaimPlace("decoupled-long", called="10 epochs"), ClaimPlace("decoupled", called="3 epochs"))
 LONGEST = "Read from 10 epochs if they were run with three seeds, otherwise from 3."
-READ: dict[Read, tuple[str, str, Kind]] = {
+READ: dict[Read, tuple[str, str, ClaimKind]] = {
     "held-out sentences": (
         "",
         "Read on held-out sentences without the projection, as in the paper's statistics.",
@@ -154,14 +154,14 @@ READ: dict[Read, tuple[str, str, Kind]] = {
 """Where a statistic is read: what a claim's key ends with, a sentence, and the claim's kind."""
 
 
-def from_scratch(results: Results) -> Statement:
+def from_scratch(results: ClaimResults) -> Statement:
     """InfoNCE is above VICReg in every encoder that was trained from random weights."""
     encoders = [f"architecture={name},size={size}" for name in ARCHITECTURES for size in DEPTHS]
     rows = [[f"{encoder},objective={loss}" for encoder in encoders] for loss in (INFONCE, "vicreg")]
     return results.each_above(*rows, margin=MARGIN)
 
 
-def become_effective(results: Results) -> Statement:
+def become_effective(results: ClaimResults) -> Statement:
     """Each loss whose plain form is not comparable to InfoNCE is better with the components, and comparable."""
     parts: list[Statement] = []
     left_out: list[Statement] = []
@@ -178,13 +178,13 @@ def become_effective(results: Results) -> Statement:
     return every_chosen(parts, left_out)
 
 
-def best_between(parameter: str) -> Callable[[Results], Statement]:
+def best_between(parameter: str) -> Callable[[ClaimResults], Statement]:
     """Some value is better than both the smallest and the largest."""
     smallest, *between, largest = swept(parameter).values()
     return lambda results: some(results.each_above([row], [smallest, largest], margin=MARGIN) for row in between)
 
 
-def smaller_gap(place: Read, results: Results) -> Statement:
+def smaller_gap(place: Read, results: ClaimResults) -> Statement:
     """Without dissipation the gap ends larger."""
     called = "share of anchors that the gate stops"
     results.require(called, [DEFAULT_ROW], highest("dissipated anchors"), low=0.01)
@@ -192,12 +192,12 @@ def smaller_gap(place: Read, results: Results) -> Statement:
     return results.above(LARGEST_MARGIN, DEFAULT_ROW, measure=measure, margin=radians(1), form=in_degrees)
 
 
-def dominant_push(place: Read, results: Results) -> Statement:
+def dominant_push(place: Read, results: ClaimResults) -> Statement:
     """The hardest negative makes more than half of the push."""
     return results.above(DEFAULT_ROW, bound=HALF, measure=last("hardest negative push", place), form=share)
 
 
-def nearer_more_often(place: Read, results: Results) -> Statement:
+def nearer_more_often(place: Read, results: ClaimResults) -> Statement:
     """More anchors come closer to their positive with the largest ratio than with the smallest."""
     smallest, *_, largest = swept("ratio").values()
     measure = last("closer to positive", place)
@@ -206,7 +206,7 @@ def nearer_more_often(place: Read, results: Results) -> Statement:
     return results.above(largest, smallest, measure=measure, margin=0.05)
 
 
-def not_reflected(place: Read, results: Results) -> Statement:
+def not_reflected(place: Read, results: ClaimResults) -> Statement:
     """Where a decoupled loss ends lower than InfoNCE, its sum of both metrics is lower, which is better."""
     parts, left_out = _chosen(
         lambda loss: results.above(loss, INFONCE, measure=last_score, above=False),
@@ -215,20 +215,20 @@ def not_reflected(place: Read, results: Results) -> Statement:
     return every_chosen(parts, left_out)
 
 
-def overfit(results: Results) -> Statement:
+def overfit(results: ClaimResults) -> Statement:
     """Both decoupled losses fall, and further than InfoNCE."""
     falls = [results.above(loss, bound=MARGIN, measure=fall) for loss in DECOUPLED]
     further = results.each_above(DECOUPLED, [INFONCE], measure=fall, margin=MARGIN)
     return results.trained_for(STEPS, every([further, *falls]), can="show")
 
 
-def does_not_overfit(results: Results) -> Statement:
+def does_not_overfit(results: ClaimResults) -> Statement:
     """InfoNCE does not fall by the margin."""
     lasts = results.above(INFONCE, bound=MARGIN, measure=fall, above=False)
     return results.trained_for(STEPS, lasts, can="refute")
 
 
-def imitations_do_not_overfit(results: Results) -> Statement:
+def imitations_do_not_overfit(results: ClaimResults) -> Statement:
     """A decoupled loss that overfits falls further than every loss that imitates dissipation."""
     parts, left_out = _chosen(
         lambda loss: results.above(loss, bound=MARGIN, measure=fall),
@@ -247,14 +247,14 @@ def _chosen(
     return [*map(statement, met)], [of for loss, of in conditions.items() if loss not in met]
 
 
-def dissipates(part: str) -> Callable[[Results], Statement]:
+def dissipates(part: str) -> Callable[[ClaimResults], Statement]:
     """The norm of a part of the gradient shrinks more with InfoNCE than with decoupled losses."""
     measure = shrinks(f"{part} gradient")
     return lambda results: results.each_above(DECOUPLED, [INFONCE], measure=measure, margin=log(1.25))
 
 
 def in_both_places(
-    key: str, says: Callable[[Read, Results], Statement], criterion: str, **about: Any
+    key: str, says: Callable[[Read, ClaimResults], Statement], criterion: str, **about: Any
 ) -> Iterator[Claim]:
     """A claim about a statistic, on held-out sentences and in training batches."""
     for place, (ending, read, kind) in READ.items():
@@ -273,7 +273,7 @@ def few_negatives(count: int) -> Claim:
         "below the contrastive loss.",
         criterion="InfoNCE scores higher than each of the two (margin 0.01). Every loss is scored by its best "
         "checkpoint in one pass.",
-        places=(Place("few-negatives"),),
+        places=(ClaimPlace("few-negatives"),),
         says=lambda results: results.each_above([row], others, margin=MARGIN),
     )
 
@@ -297,7 +297,7 @@ def trained_claims() -> Iterator[Claim]:
         text="Non-contrastive losses are ineffective, where contrastive ones excel, in encoders trained from random "
         "weights.",
         criterion="InfoNCE scores higher than VICReg on the dev set in each of six encoders (margin 0.01).",
-        places=(Place("shapes"),),
+        places=(ClaimPlace("shapes"),),
         says=from_scratch,
     )
     yield PARADIGM(
@@ -309,7 +309,7 @@ def trained_claims() -> Iterator[Claim]:
         "number. Its modified form scores higher than the plain one (margin 0.01), and is comparable to InfoNCE. A "
         "loss whose plain form is not shown to be worse either cannot refute it. Not tested if all plain losses are "
         "comparable. We made this criterion after seeing first results.",
-        places=(Place("objectives-long", called="10 epochs"),),
+        places=(ClaimPlace("objectives-long", called="10 epochs"),),
         says=become_effective,
     )
     yield PARADIGM(
@@ -326,7 +326,7 @@ def trained_claims() -> Iterator[Claim]:
         section="section 4",
         text="The modified losses keep their performance on transfer tasks.",
         criterion="On the mean of the transfer tasks, no modified loss scores 0.02 or more below the plain loss.",
-        places=(Place("objectives-suites", "Transfer"),),
+        places=(ClaimPlace("objectives-suites", "Transfer"),),
         says=lambda results: results.each_above([*MODIFIED.values()], NON_CONTRASTIVE, bound=COMPARABLE),
     )
     for parameter, what, symbol in (
@@ -339,10 +339,10 @@ def trained_claims() -> Iterator[Claim]:
             section="section 3.2",
             text=f"There is a suitable {what}, above and below which performance falls.",
             criterion=f"Some value of {symbol} scores higher than both the smallest and the largest (margin 0.01).",
-            places=(Place("gradient"),),
+            places=(ClaimPlace("gradient"),),
             says=best_between(parameter),
         )
-    conjecture = {"paper": "paradigm", "section": "section 3.2", "places": (Place("gradient"),)}
+    conjecture = {"paper": "paradigm", "section": "section 3.2", "places": (ClaimPlace("gradient"),)}
     yield from in_both_places(
         "smaller-gap",
         smaller_gap,
@@ -375,7 +375,7 @@ def trained_claims() -> Iterator[Claim]:
         "loss.",
         criterion="InfoNCE scores higher than each of the two (margin 0.01). Every loss is scored by its best "
         "checkpoint in 3 epochs.",
-        places=(Place("decoupled"),),
+        places=(ClaimPlace("decoupled"),),
         says=lambda results: results.each_above([INFONCE], DECOUPLED, margin=MARGIN),
     )
     yield from map(few_negatives, (2, 4, 8, 16))
@@ -425,7 +425,7 @@ def trained_claims() -> Iterator[Claim]:
         section="abstract and section 1",
         text="Losses that imitate dissipation perform as well as the contrastive loss, or better.",
         criterion="None of “Decoupled, cut at zero”, MET, MAT and MPT scores 0.02 or more below InfoNCE.",
-        places=(Place("decoupled"),),
+        places=(ClaimPlace("decoupled"),),
         says=lambda results: results.each_above(IMITATIONS, [INFONCE], bound=COMPARABLE),
     )
     yield INADEQUACY(

@@ -20,7 +20,7 @@ from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_C
 from studies.report.claims import LEAST_SEEDS
 from studies.report.study_page import as_intervals
 
-Cell = frozenset[str]
+ActiveFactors = frozenset[str]
 """The factors that are on."""
 TABLE = "components"
 
@@ -30,7 +30,7 @@ def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
     return [subset for size in range(len(factors) + 1) for subset in combinations(factors, size)]
 
 
-def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
+def effect(factors: Sequence[str], of: Sequence[str]) -> dict[ActiveFactors, float]:
     """Weights of the cells whose sum is the effect of some factors: a main effect of one, an interaction of more.
 
     Raises:

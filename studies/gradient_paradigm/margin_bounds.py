@@ -19,7 +19,7 @@ from torch import Tensor
 
 from multitask.base.random_streams import generator
 from multitask.objectives import unit
-from multitask.objectives.base import Objective, Pairs
+from multitask.objectives.base import Objective, UnitPairs
 from multitask.objectives.mixed_components import INFONCE, MAT, MET, MPT
 
 PAIRS, DIMENSIONS = (8, 32, 128), (8, 64, 768)
@@ -64,4 +64,4 @@ def draw(seed: int, pairs: int, dim: int, chunk: int, size: int) -> tuple[Tensor
 
 def _losses(objective: Objective, u: Tensor, v: Tensor) -> Tensor:
     """The loss of each batch  # [batches]."""
-    return torch.vmap(lambda anchors, positives: objective.loss(Pairs(anchors, positives)))(u, v)
+    return torch.vmap(lambda anchors, positives: objective.loss(UnitPairs(anchors, positives)))(u, v)

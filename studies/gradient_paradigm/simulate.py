@@ -7,7 +7,7 @@ from pydantic import Field
 
 from minbert.settings import AtLeastZero, Seed, settings
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.stages.registry import Stage, register
 
 
@@ -34,7 +34,7 @@ class SimulationConfig:
     """Seed of all random draws."""
 
 
-def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
+def simulate(config: SimulationConfig, options: RunOptions) -> Run:
     """Simulate on the CPU, in fp32, unless the artefact is there already. `Simulations.load` reads it."""
     from multitask.stages.run_stage import run_stage  # imports torch, which registering the stage must not
 

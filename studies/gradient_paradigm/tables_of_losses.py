@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from multitask.experiments.tables import Experiment, Line, Row, experiment
+from multitask.experiments.tables import Experiment, GridLine, Row, experiment
 from multitask.stages.settings import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
@@ -32,14 +32,14 @@ METRICS = {"similarity": ("spearman", "pearson")}
 """Losses are compared by what chooses their checkpoints, the Spearman correlation, as in the authors' scripts."""
 
 
-def table(key: str, lines: Callable[[Recipes], Iterable[Line]]) -> Callable[[Recipes], Experiment]:
+def table(key: str, lines: Callable[[Recipes], Iterable[GridLine]]) -> Callable[[Recipes], Experiment]:
     """The table of tables.toml with these rows, from one encoder that is not tuned contrastively."""
     if key.endswith("-suites"):
         return lambda recipes: suites_experiment(recipes, **DESCRIBED[key], lines=lines(recipes))
     return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes), metrics=METRICS)
 
 
-def objective_lines(recipes: Recipes) -> Iterator[Line]:
+def objective_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Each objective on the same sentences (arXiv 2402.18281, section 4), without a trained head.
 
     Do non-contrastive losses fail on semantic similarity, and do the three components repair them? Batch size,
@@ -79,7 +79,7 @@ objectives_suites = table("objectives-suites", objective_lines)
 EPOCHS = 3  # over the same sentences
 
 
-def decoupled_lines(recipes: Recipes) -> Iterator[Line]:
+def decoupled_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Losses with and without gradient dissipation: do decoupled losses overfit where contrastive ones do not?
 
     Source: the gradient dissipation paper (ICLR 2023). `infonce` has gradient dissipation; `align_uniform` and `dcl`
@@ -106,7 +106,7 @@ SETTINGS: dict[str, tuple[float, float | None, float]] = {
 DISSIPATION = 0.30
 
 
-def component_lines(recipes: Recipes) -> Iterator[Line]:
+def component_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Do the three components act by themselves or together? All their subsets on the four non-contrastive losses.
 
     arXiv 2402.18281, section 4, adds all three at once. It leaves open which of them matter, and whether they interact.
@@ -136,7 +136,7 @@ _MIXTURES = tuple(
 )
 
 
-def mixed_lines(recipes: Recipes) -> Iterator[Line]:
+def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Do components of different losses go together? Dissipation of one, weight of another, ratio of a third."""
     for losses in _MIXTURES:
         objective = ObjectiveConfig.of("mixed", **{f"{c}_of": of for c, of in zip(COMPONENTS, losses, strict=True)})

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.experiments.tables import Experiment, Line, Node, Row, key_of
+from multitask.experiments.tables import Experiment, GridLine, Node, Row, key_of
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes
@@ -43,7 +43,7 @@ def component_label(parameter: str, value: float) -> str:
     return f"{SYMBOLS[parameter]} {value:.2f}" if parameter == "margin" else f"{SYMBOLS[parameter]} {value:.3g}"
 
 
-def gradient_lines(recipes: Recipes) -> Iterator[Line]:
+def gradient_lines(recipes: Recipes) -> Iterator[GridLine]:
     """The gradient form with one parameter varied and the others at defaults (arXiv 2402.18281, section 3.2)."""
     label = ", ".join(component_label(parameter, value) for parameter, value in DEFAULTS.items())
     yield Row(DEFAULT_ROW, label, DEFAULTS), recipes.self_supervised(ObjectiveConfig("gradient"))
@@ -78,7 +78,7 @@ def each_loss(
         {name: ObjectiveConfig(name) for name in losses} if losses else {name: OBJECTIVES[name] for name in COMPARED}
     )
 
-    def lines(recipes: Recipes) -> Iterator[Line]:
+    def lines(recipes: Recipes) -> Iterator[GridLine]:
         for objective, entry in product(compared, ROWS[key]):
             value = entry.get("key")
             config = replace(changed(recipes.views, value), objective=compared[objective])
@@ -126,7 +126,7 @@ data_sizes = each_loss("data-sizes", "limit", limited_to)
 domains = each_loss("domains", "source", in_domain)
 
 
-def negative_lines(recipes: Recipes) -> Iterator[Line]:
+def negative_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
     for objective, way in product(("infonce", "gradient"), ROWS["negatives"]):
         sampling = NegativesConfig(**{name: value for name, value in way.items() if name not in ("key", "label")})
@@ -151,7 +151,7 @@ def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
     return recipes.mlm(recipes.start, replace(recipes.masked or MlmConfig(), from_scratch=True, shape=shape))
 
 
-def shape_lines(recipes: Recipes) -> Iterator[Line]:
+def shape_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Do the components have the same effect in BERT and RoBERTa encoders of several sizes?
 
     Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.

@@ -6,7 +6,7 @@ Overall comes first, the similarity of the same rows, in its own published order
 from typing import NamedTuple
 
 from multitask.experiments.tables import OVERALL
-from studies.report.claims import MARGIN, Claim, Kind, Place, Results, every
+from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, every
 from studies.report.evidence import Statement
 
 SIMILARITY, PARAPHRASE = "similarity", "paraphrase"
@@ -34,7 +34,7 @@ class Better(NamedTuple):
             f"{self.text} ({self.column}).",
             f"The row's mean is higher ({margin}).",
             lambda results: results.above(self.first, self.second, margin=self.margin),
-            (Place(self.table, self.column),),
+            (ClaimPlace(self.table, self.column),),
         )
 
 
@@ -46,18 +46,18 @@ class Equal(NamedTuple):
     second: str
     text: str
     section: str
-    kind: Kind = "claim"
+    kind: ClaimKind = "claim"
 
     @property
     def claim(self) -> Claim:
         """The two means differ by less than the margin."""
 
-        def says(results: Results) -> Statement:
+        def says(results: ClaimResults) -> Statement:
             both = (self.first, self.second)
             return every([results.above(*both, bound=-MARGIN), results.above(*both, bound=MARGIN, above=False)])
 
         key, text = f"{self.first}-equals-{self.second}-in-{self.table}", f"{self.text} (overall)."
-        criterion, places = f"The two means differ by less than {MARGIN}.", (Place(self.table, OVERALL),)
+        criterion, places = f"The two means differ by less than {MARGIN}.", (ClaimPlace(self.table, OVERALL),)
         return Claim(key, "report", self.section, text, criterion, says, places, self.kind)
 
 

@@ -18,10 +18,10 @@ from studies.engine.recipes import Recipes, read_tables
 DESCRIBED = read_tables(__file__)
 RECIPE = ("finetune", "pretraining", "recipe")
 """What `tables.toml` says of the recipes of all rows of a table."""
-Entry = Mapping[str, Any]
+TableEntry = Mapping[str, Any]
 
 
-def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
+def changed(config: Any, settings: TableEntry, usual: Sequence[str] = ()) -> Any:
     """A configuration with other settings, and the report's for those in `usual`. Parts keep their other settings."""
     found = {
         name: changed(getattr(config, name), value) if isinstance(value, Mapping) else value
@@ -39,7 +39,7 @@ def _settings_of(name: str) -> FinetuneConfig:
 BEST, BEST_BASE = _settings_of("best.toml"), _settings_of("best-base.toml")
 
 
-def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | None:
+def pretrained(recipes: Recipes, steps: Sequence[TableEntry]) -> Node | None:
     """The recipes' base after pre-trainings, one after the other. None without any."""
     model: Node | None = None
     for step in steps:
@@ -54,7 +54,7 @@ def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | None:
     return model
 
 
-def model_of(recipes: Recipes, row: Entry) -> Node:
+def model_of(recipes: Recipes, row: TableEntry) -> Node:
     """The recipe of a row."""
     start: Node | Weights | None = pretrained(recipes, row.get("pretraining", ()))
     base = recipes.multitask
@@ -112,7 +112,7 @@ def table(key: str, recipes: Recipes) -> Experiment:
     return experiment(**described, lines=lines)
 
 
-def _row(entry: Entry, rate: float | None) -> Row:
+def _row(entry: TableEntry, rate: float | None) -> Row:
     """A row. If the report has another learning rate than `rate` times the point's, the label gives both."""
     point, label = entry.get("point", {}), entry["label"]
     if rate is not None:

@@ -1,7 +1,7 @@
 """Claims of papers: functions from results to statements, and the verdicts on them.
 
 A claim's function `says` takes results and returns a `Statement` (`evidence.py`); it raises `UntestedError` if the
-results cannot decide it. Most claims are about a table: their function takes `Results` of it. Every verdict is
+results cannot decide it. Most claims are about a table: their function takes `ClaimResults` of it. Every verdict is
 computed; none is written by hand. `docs/reference/verdicts.md` says what each means.
 """
 
@@ -76,7 +76,7 @@ def last_score(run: RunResult) -> float | None:
     return curve[-1] if (curve := run.curve(SCORE)) else None
 
 
-Kind = Literal["claim", "beyond the paper", "theorem"]
+ClaimKind = Literal["claim", "beyond the paper", "theorem"]
 Status = Literal[Verdict, "not tested here", "theorem"]
 MARGIN = 0.01
 """Smaller differences of scores do not matter."""
@@ -104,7 +104,7 @@ class UntestedError(Exception):
 
 
 @dataclass(frozen=True)
-class Results:
+class ClaimResults:
     """Results of a table, and the column of scores that a claim is about."""
 
     table: TableResults
@@ -197,7 +197,7 @@ def bounds(
 
 
 @dataclass(frozen=True)
-class Place:
+class ClaimPlace:
     """A table and a column that decide a claim, with a name for readers."""
 
     table: str
@@ -216,8 +216,8 @@ class Claim:
     criterion: str
     says: Callable[[Any], Statement]
     """Of the results of the first place that was run; without places, of the study's simulations."""
-    places: tuple[Place, ...] = ()
-    kind: Kind = "claim"
+    places: tuple[ClaimPlace, ...] = ()
+    kind: ClaimKind = "claim"
     """A `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the
     paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it."""
 
@@ -259,7 +259,7 @@ def _found(claim: Claim, tables: Mapping[str, TableResults], simulations: Any) -
     for place in claim.places:
         if (table := tables.get(place.table)) is not None:
             seeds = " (one seed: intervals do not cover other seeds)" if table.single_seed else ""
-            known.append((Results(table, place.column), f"{place.called}: {{}}{seeds}".removeprefix(": ")))
+            known.append((ClaimResults(table, place.column), f"{place.called}: {{}}{seeds}".removeprefix(": ")))
     for results, text in known:
         try:
             return claim.says(results), text

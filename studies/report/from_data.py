@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import pandas
 
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import FURTHER, MEAN, STEPS, TRAINING, Results, TableScores
 from multitask.experiments.table_results import PresetResults, RunResult, Samples, TableResults
-from multitask.experiments.tables import Row, Table
+from multitask.experiments.tables import Row, StudyTable
 from multitask.stages.settings import HELD_OUT
 from studies.engine.recipes import GROUPS
 
@@ -27,7 +27,7 @@ def read_published(folder: Path, name: str) -> PresetResults:
     trainings = _trainings(folder / "curves" / f"{name}.parquet")
     found = tuple(_results(table, trainings) for table in tables)
     preset, start = str(tables[0].lines.preset.iloc[0]), tables[0].description.start
-    return PresetResults(Record(preset, start, name, (), tuple(of.table for of in found), ()), found, folder)
+    return PresetResults(PresetRecord(preset, start, name, (), tuple(of.table for of in found), ()), found, folder)
 
 
 def _trainings(file: Path) -> dict[tuple[str, str, int], Training]:
@@ -60,7 +60,7 @@ def _results(scores: TableScores, trainings: Mapping[tuple[str, str, int], Train
     title = re.sub(r"^(Table|Figure) \d+: ", "", about.title)
     groups = {name: tasks for name, tasks in GROUPS.items() if name in means}
     several = {task: of for task, of in metrics.items() if len(of) > 1}
-    table = Table(about.table, title, about.note, rows, about.reference, tuple(measures), groups, several)
+    table = StudyTable(about.table, title, about.note, rows, about.reference, tuple(measures), groups, several)
     runs: dict[str, tuple[RunResult, ...]] = {row.key: () for row in rows}
     for (row, seed), of in sorted(values.items()):
         own = {task: of[metric][task] for task, metric in measures.items() if task in of.get(metric, {})}

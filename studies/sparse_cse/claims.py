@@ -12,7 +12,7 @@ from itertools import combinations, permutations, product
 import numpy as np
 
 from studies.engine.recipes import GROUPS, STS, TRANSFER
-from studies.report.claims import MARGIN, Claim, Kind, Place, Results, UntestedError, every, some
+from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, UntestedError, every, some
 from studies.report.evidence import Bound, Combined, Statement
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
@@ -23,7 +23,7 @@ ENCODERS = {
 }
 
 
-def rises(results: Results) -> Statement:
+def rises(results: ClaimResults) -> Statement:
     """With a low share removed the score is above that of the whole encoder; no larger share is better than that."""
     low = [pruned(share, "score") for share in LOW]
     means = [results.table.mean(row, results.column) for row in low]
@@ -34,7 +34,7 @@ def rises(results: Results) -> Statement:
     return every([some(results.above(row, WHOLE, margin=MARGIN) for row in low), *larger])
 
 
-def finds_harmful_units(results: Results) -> Statement:
+def finds_harmful_units(results: ClaimResults) -> Statement:
     """Over the low shares, scores are above those of random removal and of the whole encoder, on all tasks."""
 
     def above(column: str, called: str, others: list[str]) -> Bound:
@@ -47,7 +47,7 @@ def finds_harmful_units(results: Results) -> Statement:
     return every(above(column, *control) for column in (STS, TRANSFER) for control in controls.items())
 
 
-def optima_differ(results: Results) -> Statement:
+def optima_differ(results: ClaimResults) -> Statement:
     """Two columns each score higher at their own best share than at the other's.
 
     The opposite is that a single share is as good as any other for every column.
@@ -103,8 +103,8 @@ def _claims() -> Iterator[Claim]:
     ):  # fmt: skip
         claim = partial(Claim, key, "sparse", section, text)
         for table, encoder in ENCODERS.items():
-            kind: Kind = "claim" if table == "sparsity-own" else "beyond the paper"
-            yield claim(f"{encoder}: {criterion}", says, (Place(table, column),), kind)
+            kind: ClaimKind = "claim" if table == "sparsity-own" else "beyond the paper"
+            yield claim(f"{encoder}: {criterion}", says, (ClaimPlace(table, column),), kind)
 
 
 CLAIMS = tuple(_claims())

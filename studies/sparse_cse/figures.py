@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from minbert.files import read_json
 from multitask.evaluation.statistics import Values
-from multitask.experiments.figures import OURS, Picture, Points, intervals, lines, render
+from multitask.experiments.figures import OURS, CurvePoints, Picture, intervals, lines, render
 from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, RunResult, TableResults, compared
 from studies.engine.recipes import GROUPS, STS, TRANSFER
@@ -30,10 +30,10 @@ UNITS = ("heads", "neurons")
 PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
 
 
-def score_curves(found: TableResults, columns: Sequence[str]) -> dict[str, dict[str, Points]]:
+def score_curves(found: TableResults, columns: Sequence[str]) -> dict[str, dict[str, CurvePoints]]:
     """Scores against sparsity by column, pruned by score and at random; both begin with the whole encoder."""
     rows = {name: [WHOLE, *(pruned(share, criterion) for share in SHARES)] for criterion, name in CRITERIA.items()}
-    panels: dict[str, dict[str, Points]] = {}
+    panels: dict[str, dict[str, CurvePoints]] = {}
     for column in columns:
         panels[column] = {
             name: [

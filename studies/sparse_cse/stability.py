@@ -23,12 +23,12 @@ from minbert.remove_heads_and_neurons import Units
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Weights
-from multitask.data.examples import LabelledData, Rows, drawn_rows
+from multitask.data.examples import LabelledData, RowNumbers, drawn_rows
 from multitask.evaluation.statistics import Values
 from multitask.stages.prune import AlignUniformSource, scored_batches, sensitivity
 from multitask.stages.run_stage import prepare_process
 from multitask.stages.settings import PRUNE, PruneConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 
@@ -37,7 +37,7 @@ BATCH_SIZES = (16, 32, 128)
 KINDS = ("heads", "neurons")
 SHARE = 0.1
 DRAWS = 50
-Scores = Callable[[Rows, int, int], Units]
+UnitScores = Callable[[RowNumbers, int, int], Units]
 """From rows, a batch size and a seed of the batches to the units' scores."""
 ByBatch = Mapping[str, Values]
 """The scores that each batch gives, by kind of units: [batches, units]."""
@@ -125,17 +125,17 @@ def _ranked(units: Units, kind: str) -> Values:
     return scores
 
 
-def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[Scores, Rows]:
+def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[UnitScores, RowNumbers]:
     """What scores the units as `multitask prune` does, and the rows that it scores them on."""
     runtime = prepare_process(PRUNE, options)
-    begin = Start.load(Weights(start), config.pooling, config.seed)
+    begin = StartModel.load(Weights(start), config.pooling, config.seed)
     examples = load_rows(task_named(data, "similarity"), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     encoder = begin.encoder.to(runtime.device).eval()
     factors = Units.full(encoder.config, 1.0)
 
-    def score(rows: Rows, batch_size: int, seed: int) -> Units:
+    def score(rows: RowNumbers, batch_size: int, seed: int) -> Units:
         batches = scored_batches(rows, batch_size, seed)
         return sensitivity(encoder, begin.pooling, source, batches, factors, config.signed, runtime)
 

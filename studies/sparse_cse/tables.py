@@ -11,7 +11,7 @@ from typing import Any
 
 from minbert.config import ModelType
 from multitask.base.runs import Weights
-from multitask.experiments.tables import Experiment, Line, Node, Row, key_of
+from multitask.experiments.tables import Experiment, GridLine, Node, Row, key_of
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
 from studies.gradient_paradigm.tables_of_losses import OBJECTIVES
@@ -37,7 +37,7 @@ def pruned(share: float, criterion: str) -> str:
 
 def _curve(
     recipes: Recipes, model: Node | Weights, rewind_to: Node | Weights | None = None, shares: Sequence[float] = SHARES
-) -> Iterator[Line]:
+) -> Iterator[GridLine]:
     """A model pruned by every share and both criteria, rewound if `rewind_to` is given, then trained."""
     configs = {"score": recipes.pruning, "random": replace(recipes.pruning, score="random")}
     for criterion, config in configs.items():
@@ -47,7 +47,7 @@ def _curve(
             yield row, recipes.pretrain(left, recipes.recovery)
 
 
-def _table(recipes: Recipes, key: str, lines: Iterable[Line]) -> Experiment:
+def _table(recipes: Recipes, key: str, lines: Iterable[GridLine]) -> Experiment:
     """A table on SentEval's tasks that also measures the embeddings."""
     measured = replace(recipes, suites=replace(recipes.suites, geometry=True))
     described = DESCRIBED[key]
@@ -91,7 +91,7 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
 
     Each encoder is trained, pruned, rewound and trained again under its objective.
     """
-    lines: list[Line] = []
+    lines: list[GridLine] = []
     for key, encoder in ENCODERS.items():
         start = recipes.untuned if encoder.shape is None else from_scratch(recipes, SHAPES[encoder.shape])
         trained_so = replace(recipes, recovery=replace(recipes.recovery, objective=encoder.objective))
@@ -123,7 +123,7 @@ def sparsity_scores(recipes: Recipes) -> Experiment:
         return recipes.pretrain(recipes.prune(tuned, config, recipes.start), recipes.recovery)
 
     whole = recipes.pretrain(recipes.start, recipes.recovery)
-    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    lines: list[GridLine] = [(NOTHING_REMOVED, whole)]
     for share in SCORE_SHARES:
         for key, (name, settings) in SCORES.items():
             lines.append((Row.at({"share": share, "criterion": key}, f"{share:.0%}, {name}"), left(share, settings)))
@@ -140,7 +140,7 @@ def sparsity_rewinding(recipes: Recipes) -> Experiment:
     encoder is trained again, too, so that no row is better for its longer training alone.
     """
     whole = recipes.pretrain(recipes.untuned, recipes.recovery)
-    lines: list[Line] = [
+    lines: list[GridLine] = [
         (NOTHING_REMOVED, whole),
         (Row("whole-again", "Nothing removed, trained again"), recipes.pretrain(whole, recipes.recovery)),
     ]
@@ -167,7 +167,7 @@ def sparsity_moments(recipes: Recipes) -> Experiment:
     states += [recipes.pretrain(recipes.untuned, replace(recipes.recovery, epochs=n)) for n in (1, 2, 3)]
     *_, whole = states
     assert isinstance(whole, Node)
-    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    lines: list[GridLine] = [(NOTHING_REMOVED, whole)]
     for share, moment in product(REWINDING_SHARES, MOMENTS):
         left = recipes.prune(whole, replace(recipes.pruning, share=share), states[moment])
         row = Row.at({"share": share, "epochs": moment}, f"{share:.0%}, rewound to epoch {moment}")
@@ -182,7 +182,7 @@ LAMBDA_SHARES = (0.05, 0.1, 0.2, 0.5)
 def sparsity_lambda(recipes: Recipes) -> Experiment:
     """Does the best share depend on λ, in an encoder that is trained here?"""
     whole = recipes.pretrain(recipes.untuned, recipes.recovery)
-    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    lines: list[GridLine] = [(NOTHING_REMOVED, whole)]
     for share, weight in product(LAMBDA_SHARES, LAMBDAS):
         config = replace(recipes.pruning, share=share, uniformity_weight=weight)
         left = recipes.prune(whole, config, recipes.untuned)

@@ -15,9 +15,9 @@ from scipy import stats
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.data.markup import markdown_text
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import Results, TableScores, curves_as_data, save_curves, scores_as_data
 from multitask.experiments.table_results import PresetResults
 from multitask.stages.settings import HELD_OUT
@@ -244,7 +244,7 @@ def test_runs_of_another_start_are_not_added_to_a_file(report: tuple[PresetResul
     runs = report[0]
     publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])
     shutil.copytree(runs.folder, tmp_path / "runs")
-    replace(Record.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
+    replace(PresetRecord.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
     with pytest.raises(InputError, match=r"new\.parquet: has runs from .* take another name"):
         publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 
@@ -299,11 +299,11 @@ def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path)
     inputs = read_json(model / "inputs.json", dict)
     labels = {"data": f"{tmp_path}/data", "start": "a-model", "teacher": f"{runs}/a-run/checkpoints/best"}
     write_json(model / "inputs.json", {**inputs, "labels": labels})
-    Artefact(model).finish(7.5)
+    Run(model).finish(7.5)
     for keys in (["2", "objectives"], ["objectives"], ["simulations"], ["2"]):
         publish_runs(runs, "sample", tmp_path / "2.parquet", keys)
     unpack(tmp_path / "2.parquet", tmp_path / "new")
-    copy = Artefact(tmp_path / "new" / model.name)
+    copy = Run(tmp_path / "new" / model.name)
     assert (copy.seconds, copy.kept_models()) == (7.5, {})
     labels = {"data": "data", "start": "a-model", "teacher": "a-run/checkpoints/best"}
     assert read_json(copy.folder / "inputs.json", dict)["labels"] == labels

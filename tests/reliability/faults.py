@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from tests.reliability import world
 from tests.reliability.faulty_files import FAULTS, Fault, FaultyFiles
 from tests.reliability.world import Ended, call, contents, copy, differences, in_child
@@ -56,7 +56,7 @@ class Trials:
     def _damage_is_found(self) -> bool:
         try:
             for done in self.here.glob("runs/*/DONE"):
-                Artefact(done.parent).check()
+                Run(done.parent).check()
         except InputError:
             return True
         return False

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
-from multitask.experiments.record import Record, RecordedRun
+from multitask.base.runs import Run
+from multitask.experiments.record import PresetRecord, RecordedRun
 from multitask.experiments.table_results import TableResults
-from multitask.experiments.tables import Row, Table
+from multitask.experiments.tables import Row, StudyTable
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.presets import PRESETS
@@ -75,7 +75,7 @@ def answers(name: str, seed: int, task: str, quality: float) -> tuple[str, Any, 
 
 
 def add_run(
-    runs: Path, table: Table, row: Row, seed: int, quality: Quality, falls: Falls = flat, probe: Probe = blind
+    runs: Path, table: StudyTable, row: Row, seed: int, quality: Quality, falls: Falls = flat, probe: Probe = blind
 ) -> RecordedRun:
     """A training with three evaluations, and its scores."""
     name = re.sub(r"\W+", "-", f"{table.key}-{row.key}")
@@ -111,7 +111,7 @@ def add_run(
     (runs / evaluation / "evaluation.json").write_text(json.dumps(found))
     np.savez(runs / evaluation / "predictions.npz", **arrays)
     for folder in (model, evaluation):
-        Artefact(runs / folder).finish(1.0)
+        Run(runs / folder).finish(1.0)
     return RecordedRun(table.key, row.key, seed, (model, evaluation))
 
 
@@ -144,7 +144,7 @@ def write_store(
         rows = [row for row in table.rows if row.key != "ensemble-test"]
         found += [add_run(runs, table, row, s, quality, falls, probe) for row in rows for s in range(count)]
     tables = tuple(TABLES[key] for key in TABLES if key in keys)
-    Record("sample", "some-weights", "data", ("Beware.",), tables, tuple(found)).write(runs)
+    PresetRecord("sample", "some-weights", "data", ("Beware.",), tables, tuple(found)).write(runs)
     return runs
 
 

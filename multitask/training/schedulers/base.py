@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from multitask.base.choices import Registry, parameter_class, parameters
 from multitask.base.device import generator_states, restore_generators
-from multitask.data.examples import Rows
+from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.task_gradients import TaskGradients
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Losses, Trainable, Update
@@ -73,7 +73,7 @@ class Scheduler(nn.Module):
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
         return dict.fromkeys(sizes, self.config.epoch_size or min(sizes.values()))
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         """Arrange each task's batches as the updates of an epoch."""
         return [
             tuple(Batch(name, rows) for name, rows in zip(batches, step, strict=True))

@@ -8,7 +8,7 @@ import torch
 from minbert.errors import InputError
 from minbert.settings import AtLeastZero
 from multitask.base.random_streams import generator
-from multitask.data.examples import Rows
+from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.base import CPU, Scheduler, register
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Update
@@ -31,7 +31,7 @@ class BatchRoundRobin(Scheduler):
     An epoch has the same rows as with `average`. It has more steps, by a factor of the number of tasks.
     """
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         return [(batch,) for update in super().arrange(batches, order) for batch in update]
 
 
@@ -42,7 +42,7 @@ class EpochRoundRobin(Scheduler):
     def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         return {name: self.config.epoch_size or size for name, size in sizes.items()}
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         return [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
 
 
@@ -65,7 +65,7 @@ class Sampling(Scheduler):
         draws = generator(config.seed, "task of each step", epoch).multinomial(steps, chances / chances.sum())
         return {name: int(count) * config.step_size for name, count in zip(sizes, draws, strict=True)}
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         updates = [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
         return [updates[i] for i in order.permutation(len(updates))]
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from multitask.base.device import generator_states, restore_generators
-from multitask.data.examples import Rows
+from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.base import CPU, Scheduler, register
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Batch, Losses, Trainable, Update
@@ -85,7 +85,7 @@ class DWA(Scalarization):
 
     steps = 0  # of an epoch
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         updates = super().arrange(batches, order)
         self.steps = len(updates)
         return updates

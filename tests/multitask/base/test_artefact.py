@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.base import runs as artefacts
 from multitask.base.keys import RunKey, changed_settings
-from multitask.base.runs import LOCKS, Artefact, last_run, refuse_file_of_run
+from multitask.base.runs import LOCKS, Run, last_run, refuse_file_of_run
 from multitask.cli.main import main
 from multitask.stages.settings import FinetuneConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
@@ -38,10 +38,10 @@ INPUTS = {"start": "1f", "data": {"a": "2f"}}
 
 
 def building(runs: Path, stage="finetune", version=1, name="run", config=Config(), inputs=INPUTS, labels=None, **more):
-    return Artefact.building(runs, RunKey(stage, version, config, inputs), name, labels or {}, **more)
+    return Run.building(runs, RunKey(stage, version, config, inputs), name, labels or {}, **more)
 
 
-def place(runs: Path, **changes) -> Artefact:
+def place(runs: Path, **changes) -> Run:
     with building(runs, **changes) as artefact:
         return artefact
 
@@ -275,7 +275,7 @@ def test_the_last_run_is_the_complete_one_with_a_model_that_ended_last(tmp_path)
 # Damage to complete runs.
 
 
-def complete(runs: Path) -> Artefact:
+def complete(runs: Path) -> Run:
     """A run with two files, one of them in a folder, and the mark of a person."""
     artefact = place(runs)
     (artefact.folder / "checkpoints" / "step-0000001").mkdir(parents=True)
@@ -307,7 +307,7 @@ def test_damage_to_any_file_of_a_complete_run_is_refused_wherever_it_is_used(tmp
 def test_a_copy_with_new_times_and_what_is_added_later_are_nobodys_damage(tmp_path):
     artefact = complete(tmp_path)
     write_json(artefact.folder / "checkpoints" / "step-0000001" / "evaluation-dev.json", {})
-    copied = Artefact(Path(shutil.copytree(artefact.folder, tmp_path / "copy", copy_function=shutil.copy)))
+    copied = Run(Path(shutil.copytree(artefact.folder, tmp_path / "copy", copy_function=shutil.copy)))
     assert copied.model_folder().name == "step-0000001"
     copied.check()
 
@@ -340,19 +340,19 @@ LINE = {"step": 1, "epoch": 1, "training": {"a": 1.5}, "dev": {}, "scores": {"a"
 
 def test_history_is_the_lines_of_the_metrics(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"step": 2}) + "\n")
-    assert Artefact(tmp_path).history() == [LINE, LINE | {"step": 2}]
+    assert Run(tmp_path).history() == [LINE, LINE | {"step": 2}]
 
 
 @pytest.mark.parametrize("undefined", ["null", "NaN"])
 def test_undefined_scores_are_nan_again_also_of_older_files(tmp_path, undefined):
     line = json.dumps(LINE | {"dev": {"a": {"r": "?", "n": [1]}}, "scores": {"a": "?"}}).replace('"?"', undefined)
     (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
-    [found] = Artefact(tmp_path).history()
+    [found] = Run(tmp_path).history()
     assert math.isnan(found["scores"]["a"])
     assert math.isnan(found["dev"]["a"]["r"])
     scores = '{"overall": ?, "scores": {"a": ?}, "metrics": {"a": {"r": ?}}, "overlap": {"a": {"clean": null}}}'
     (tmp_path / "evaluation.json").write_text(scores.replace("?", undefined))
-    found = Artefact(tmp_path).evaluation()
+    found = Run(tmp_path).evaluation()
     assert all(map(math.isnan, (found["overall"], found["scores"]["a"], found["metrics"]["a"]["r"])))
     assert found["overlap"]["a"]["clean"] is None
 
@@ -365,4 +365,4 @@ DAMAGED = ["", "1", "[]", "{}", json.dumps(LINE)[:-2], json.dumps(LINE | {"step"
 def test_metrics_that_are_damaged_are_refused(tmp_path, content):
     (tmp_path / "metrics.jsonl").write_text(content)
     with pytest.raises(InputError, match=r"^[^\n]*metrics\.jsonl:([12]:)? [^\n]*$"):
-        Artefact(tmp_path).history()
+        Run(tmp_path).history()

@@ -25,7 +25,7 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file, write_text
 from multitask.base import distributed
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD
 from multitask.models.settings import HeadsConfig
@@ -159,7 +159,7 @@ FUSE = FuseConfig(
     ContrastiveConfig(quora_share=1.0),
     steps="one",
 )
-CASES: dict[str, tuple[Callable[..., Artefact], Any]] = {
+CASES: dict[str, tuple[Callable[..., Run], Any]] = {
     "average": (finetune, FINETUNE),
     "uncertainty": (finetune, replace(FINETUNE, scheduler="uncertainty")),
     "pcgrad": (finetune, replace(FINETUNE, scheduler="pcgrad")),
@@ -276,7 +276,7 @@ def result(runs: Path) -> tuple[dict[str, str], list[str]]:
     (folder,) = runs.glob("finetune-*")
     weights = {f"{path.parent.name}/{path.name}": sha256_of_file(path) for path in folder.rglob("*.safetensors")}
     assert weights
-    lines = Artefact(folder).history()
+    lines = Run(folder).history()
     return weights, [json.dumps({key: value for key, value in line.items() if key != "seconds"}) for line in lines]
 
 
@@ -338,7 +338,7 @@ def test_a_single_process_reads_the_same_and_knows_of_no_ranks(
     capsys.readouterr()
     (alone,), (together,) = tmp_path.glob("finetune-*"), undisturbed.glob("finetune-*")
     assert "ranks" not in json.loads((alone / "inputs.json").read_text())
-    tokens = [[line["tokens"] for line in Artefact(folder).history()] for folder in (alone, together)]
+    tokens = [[line["tokens"] for line in Run(folder).history()] for folder in (alone, together)]
     assert tokens[0] == tokens[1][:1]  # tokens of all ranks are counted
     assert sha256_of_file(alone / RECORD) == sha256_of_file(together / RECORD)  # the sentences of all ranks
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import pearsonr
 
 from minbert.files import nan_for_null
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
 
@@ -108,7 +108,7 @@ def test_predict_writes_the_courses_six_files_for_the_runs_own_data(run, data, t
 
 def test_two_models_do_not_replace_each_others_prediction_files(run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = Artefact(run).model_folder()
+    model = Run(run).model_folder()
     for named, folder in (
         ([run], run.name),
         ([run, "--best-on", "sentiment"], f"{run.name}-sentiment"),
@@ -123,7 +123,7 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_pa
     assert call("evaluate", "--model", run, *CPU) == 0
     assert caplog.messages[0] == f"data: {data}"
     *shown, report = capsys.readouterr().out.splitlines()
-    assert report == str(Artefact(run).model_folder() / "evaluation-dev.json")
+    assert report == str(Run(run).model_folder() / "evaluation-dev.json")
     scores = json.loads(Path(report).read_text())
     intervals = {line.split()[0]: line.split()[1] for line in shown if " to " in line}
     assert list(intervals) == ["overall", *TRAINED]
@@ -136,7 +136,7 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_pa
         labels = np.array([float(label) for label in column(data, task, "dev", COURSE_TASKS[task].label)])
         expected = pearsonr(values, labels)[0] if task == "similarity" else np.mean(values == labels)
         assert scores["tasks"][task][COURSE_TASKS[task].metric] == pytest.approx(expected, abs=1e-6)
-    lines = Artefact(run).history()
+    lines = Run(run).history()
     best = max(lines, key=lambda line: line["scores"]["overall"])
     assert scores["overall"] == best["scores"]["overall"]
     np.testing.assert_equal(nan_for_null(scores["tasks"]), best["dev"])
@@ -213,7 +213,7 @@ def test_predict_writes_all_files_or_none(missing, run, data, tmp_path, capsys):
 
 def test_scores_on_other_data_have_a_name_of_their_own(run, data, tmp_path):
     assert call("evaluate", "--model", run, *CPU) == 0
-    own = Artefact(run).model_folder() / "evaluation-dev.json"
+    own = Run(run).model_folder() / "evaluation-dev.json"
     before = own.read_bytes()
     other = shutil.copytree(data, tmp_path / "other")
     dev = task_file(other, "sentiment", "dev")
@@ -222,7 +222,7 @@ def test_scores_on_other_data_have_a_name_of_their_own(run, data, tmp_path):
     assert own.read_bytes() == before
     assert json.loads((own.parent / "evaluation-dev-other.json").read_text())["data"] == str(other)
     # Of a model folder without a run, no data are its own.
-    model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
+    model = shutil.copytree(Run(run).model_folder(), tmp_path / "model")
     assert call("evaluate", "--model", model, "--data", data, "--split", "train", *CPU) == 0
     assert json.loads((model / f"evaluation-train-{data.name}.json").read_text())["split"] == "train"
 
@@ -269,7 +269,7 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
         assert call("evaluate", "--model", "last", "--output", "scores.json", *CPU) == 0
     assert f"--model last: runs/{trained.name}" in caplog.text
     started: list[Weights] = []
-    found = Artefact(trained)
+    found = Run(trained)
     monkeypatch.setattr("multitask.cli.train.run_stage", lambda _, weights, *rest: started.extend(weights) or found)
     assert call("pretrain", "--start", "last", "--runs", "runs") == 0
     assert started == [Weights(f"runs/{trained.name}")]

@@ -11,7 +11,7 @@ import pytest
 
 from minbert.files import write_json
 from minbert.settings import AtLeastZero, settings
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
 from multitask.stages import registry
@@ -45,7 +45,7 @@ def compute(models: Sequence[Weights], _data: Path, _config: ToyConfig, run: Ope
     write_json(run.folder / "stirred.json", [str(model) for model in models])
 
 
-def summary(run: Artefact) -> str:
+def summary(run: Run) -> str:
     return f"stirred {run.folder.name}"
 
 

@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.files import read_arrays, read_toml, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.evaluation.suite_sets import SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
@@ -34,7 +34,7 @@ def read_set(entry: DataSet, path: Path) -> object:
 
 
 def read_rows(path: Path) -> None:
-    rows = list(open_table(Source(str(path))).rows)
+    rows = list(open_table(RowsFrom(str(path))).rows)
     json.dumps([row for _, row in rows], ensure_ascii=False, default=str).encode()  # all text is text
 
 

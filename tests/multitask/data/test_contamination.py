@@ -18,7 +18,7 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
 from multitask.data.examples import drawn_rows
 from multitask.stages.ensemble import ensemble
@@ -299,7 +299,7 @@ def test_a_killed_run_does_not_know_its_sentences_until_it_is_complete(tiny_enco
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Artefact, "finish", killed)
+        patch.setattr(Run, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             finetune(str(tiny_encoder), data, config, options)
     (checkpoint,) = options.runs.glob("finetune-*/checkpoints/*")

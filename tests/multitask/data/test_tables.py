@@ -19,7 +19,7 @@ from minbert.errors import InputError
 from multitask.data import tables as text_lines
 from multitask.data.messages import OnProblem, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import MOST_BYTES, Format, Source, value_of
+from multitask.data.tables import MOST_BYTES, Format, RowsFrom, value_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_of(path: Path, on_problem: OnProblem = refuse, **file_format: Any) -> list[tuple[int, dict[str, Any]]]:
-    return list(open_table(Source(str(path)), Format(**file_format), on_problem).rows)
+    return list(open_table(RowsFrom(str(path)), Format(**file_format), on_problem).rows)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +82,7 @@ def test_a_table_comes_back_as_it_was_written(folder, name, rows):
     else:
         expected = rows
     for path in (write(folder, contents(name, rows), f"data{name}"), ours):
-        table = open_table(Source(str(path)), Format(line_breaks=name.startswith((".csv", ".tsv"))))
+        table = open_table(RowsFrom(str(path)), Format(line_breaks=name.startswith((".csv", ".tsv"))))
         assert table.columns == COLUMNS
         assert [row for _, row in table.rows] == expected
 
@@ -118,7 +118,7 @@ def test_what_is_read_is_what_dictreader_reads(folder, body, line_breaks):
 
 def test_rows_are_numbered_by_their_first_line(tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbftext,label\r\n\r\na,1\r\n"b\nc",2\r\nd,3\r\n')
-    table = open_table(Source(str(path)), Format(line_breaks=True))
+    table = open_table(RowsFrom(str(path)), Format(line_breaks=True))
     assert table.columns == ("text", "label")
     found = {table.place(number): row["text"] for number, row in table.rows}
     assert found == {f"{path}:3": "a", f"{path}:4": "b\nc", f"{path}:6": "d"}
@@ -163,7 +163,7 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
 )
 def test_formats(tmp_path, name, content, file_format, rows):
     """A file's own format comes before that of its task."""
-    source = Source(str(write(tmp_path, content, name)), None, Format(**file_format))
+    source = RowsFrom(str(write(tmp_path, content, name)), None, Format(**file_format))
     found = open_table(source, Format(separator="x")).rows
     texts = [f"{number} {' '.join(map(str, row.values()))}" for number, row in found]
     assert texts == (rows or ["2 Zürich – ja 1,5"])
@@ -180,7 +180,7 @@ def test_formats(tmp_path, name, content, file_format, rows):
 def test_what_a_format_does_not_have_is_refused_before_anything_is_read(name, field, value):
     """The file is not even there."""
     with pytest.raises(InputError, match=rf"{name}: has no {field}, being of another format"):
-        open_table(Source(name), Format(**{field: value}))
+        open_table(RowsFrom(name), Format(**{field: value}))
 
 
 # Other formats.
@@ -202,7 +202,7 @@ def test_a_bad_line_of_json_is_left_out_and_named(tmp_path, line):
 def test_a_parquet_file_in_several_row_groups(tmp_path):
     table = pyarrow.table({"text": [f"text {i}" for i in range(20_000)], "label": range(20_000)})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet", row_group_size=3000)
-    found = open_table(Source(str(tmp_path / "x.parquet")))
+    found = open_table(RowsFrom(str(tmp_path / "x.parquet")))
     rows = list(found.rows)
     assert [number for number, _ in rows] == list(range(1, 20_001))
     assert [row for _, row in rows] == table.to_pylist()
@@ -215,15 +215,15 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "pipe.csv.gz").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe.parquet")
     for name in ("absent.csv", "folder.csv", "link.csv", "pipe.csv.gz", "pipe.parquet"):
-        for read in (lambda source: open_table(source).rows, Source.fingerprint):
+        for read in (lambda source: open_table(source).rows, RowsFrom.fingerprint):
             with pytest.raises(InputError, match=name):
-                list(read(Source(str(tmp_path / name))))
-    assert Source(str(tmp_path / "link.csv")).exists()
-    assert not Source(str(tmp_path / "absent.csv")).exists()
+                list(read(RowsFrom(str(tmp_path / name))))
+    assert RowsFrom(str(tmp_path / "link.csv")).exists()
+    assert not RowsFrom(str(tmp_path / "absent.csv")).exists()
     with (tmp_path / "x.csv").open("wb") as file:
         file.truncate(50 * 10**9)  # a sparse file
     with pytest.raises(InputError, match=r"x\.csv: 50,000,000,000 bytes; expected at most"):
-        Source(str(tmp_path / "x.csv")).fingerprint()
+        RowsFrom(str(tmp_path / "x.csv")).fingerprint()
     array = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())  # no UTF-8
     pyarrow.parquet.write_table(pyarrow.table({"text": array}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r"x\.parquet: damaged"):
@@ -235,7 +235,7 @@ def test_one_file_may_have_all_splits(tmp_path, name):
     rows = [{"text": f"text {i}", "split": ("train", "dev", "train", 3)[i % 4]} for i in range(9)]
     path = write(tmp_path, contents(name, rows), f"x{name}")
     for split in ("train", "dev", "3"):
-        found = open_table(Source(str(path), split)).rows
+        found = open_table(RowsFrom(str(path), split)).rows
         assert [row["text"] for _, row in found] == [row["text"] for row in rows if str(row["split"]) == split]
 
 
@@ -247,17 +247,19 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
     for row in (["text ", "label", "n"], ["a", 4, 0.5], [None, None, None], ["n/a", True, None]):
         book.active.append(row)
     book.save(tmp_path / "x.xlsx")
-    table = open_table(Source(str(tmp_path / "x.xlsx")))
+    table = open_table(RowsFrom(str(tmp_path / "x.xlsx")))
     assert table.columns == ("text", "label", "n")
     assert list(table.rows) == [
         (2, {"text": "a", "label": "4", "n": "0.5"}),
         (4, {"text": "n/a", "label": "True", "n": ""}),
     ]
-    marked = open_table(Source(str(tmp_path / "x.xlsx")), Format(decimal=","))  # its numbers have no mark of their own
+    marked = open_table(
+        RowsFrom(str(tmp_path / "x.xlsx")), Format(decimal=",")
+    )  # its numbers have no mark of their own
     labels = [marked.format.label_field(value) for _, row in marked.rows for value in row.values()]
     assert labels == ["a", "4", "0.5", "n/a", "True", ""]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
-        open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
+        open_table(RowsFrom(str(write(tmp_path, "text,label\n", "y.xlsx"))))
 
 
 def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):
@@ -287,7 +289,7 @@ def test_what_is_in_objects_has_names_with_dots(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), tmp_path / "x.parquet")
     for path in (write(tmp_path, text, "x.jsonl"), tmp_path / "x.parquet"):
-        table = open_table(Source(str(path)))
+        table = open_table(RowsFrom(str(path)))
         names = ["ticket.subject", "ticket.by.name", "ticket.id"]
         table.require(names)
         found = [[value_of(row, name) for name in names] for _, row in table.rows]
@@ -361,24 +363,24 @@ def saved(tmp_path):
 
 
 def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
-    table = open_table(Source(f"hf:{saved / 'all'}", "train"), Format(missing=("n/a",)))
+    table = open_table(RowsFrom(f"hf:{saved / 'all'}", "train"), Format(missing=("n/a",)))
     assert table.format.field("n/a") is None
     assert table.columns == ("text", "type")
     assert [tuple(row.values()) for _, row in table.rows] == [
         (f"train {i}", name) for i, name in enumerate(("LOC", "HUM", "LOC"))
     ]
-    unknown = [row["type"] for _, row in open_table(Source(f"hf:{saved / 'all'}", "validation")).rows]
+    unknown = [row["type"] for _, row in open_table(RowsFrom(f"hf:{saved / 'all'}", "validation")).rows]
     assert unknown == [None, "HUM"]  # -1 says that the label is not known
-    assert len(list(open_table(Source(f"hf:{saved / 'one'}", "train")).rows)) == 3
-    prints = [Source(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "train", "validation")]
+    assert len(list(open_table(RowsFrom(f"hf:{saved / 'one'}", "train")).rows)) == 3
+    prints = [RowsFrom(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "train", "validation")]
     assert prints[0] == prints[1] != prints[2]
     (saved / "no-data-set").mkdir()
-    for source in (Source(f"hf:{saved / 'all'}", "dev"), Source(f"hf:{saved / 'no-data-set'}")):
+    for source in (RowsFrom(f"hf:{saved / 'all'}", "dev"), RowsFrom(f"hf:{saved / 'no-data-set'}")):
         with pytest.raises(InputError, match=f"{source.file}.*: (expected a split of train, v|cannot be loaded)"):
             open_table(source)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match="needs the datasets library; install with: "):
-        open_table(Source("hf:trec", "train"))
+        open_table(RowsFrom("hf:trec", "train"))
     assert table.place(2) == f"hf:{saved / 'all'} (train): row 2"
 
 

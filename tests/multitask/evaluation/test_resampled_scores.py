@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn import metrics as sklearn
 
 from multitask.evaluation import statistics as module
-from multitask.evaluation.statistics import Answers, Uncertain, resampled_scores, scores_with_intervals
+from multitask.evaluation.statistics import DevAnswers, Uncertain, resampled_scores, scores_with_intervals
 from multitask.tasks.scores import Metric
 
 Numbers = NDArray[Any]
@@ -119,10 +119,10 @@ def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
     """Shares of right answers among resampled rows are binomial. A score where lower is better is no part of it."""
     labels, right = np.zeros(100), {"a": 70, "b": 90}
     answers = {
-        name: Answers(labels, (np.arange(100) >= count).astype(float), "accuracy", 2, count / 100)
+        name: DevAnswers(labels, (np.arange(100) >= count).astype(float), "accuracy", 2, count / 100)
         for name, count in right.items()
     }
-    answers["c"] = Answers(np.arange(100.0), np.arange(100.0) + 9, "rmse", None, 9.0)
+    answers["c"] = DevAnswers(np.arange(100.0), np.arange(100.0) + 9, "rmse", None, 9.0)
     found = scores_with_intervals(answers)
     assert list(found) == ["overall", "a", "b", "c"]
     pmf = np.convolve(*(stats.binom(100, count / 100).pmf(range(101)) for count in right.values()))

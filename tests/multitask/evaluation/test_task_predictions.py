@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.device import start
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.models.estimates import estimate, load_split, located, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.settings import HeadsConfig
@@ -57,7 +57,7 @@ def test_without_ids_predictions_name_the_lines_of_their_rows(tmp_path):
     """Also of rows that are held out, and after one without a label."""
     lines = ["question,stars", *(f"question {i},{'' if i == 3 else i % 5 + 1}" for i in range(40))]
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
-    task = replace(declared_tasks()["stars"], train=Source(str(tmp_path / "x.csv")))
+    task = replace(declared_tasks()["stars"], train=RowsFrom(str(tmp_path / "x.csv")))
     rows = load_rows(task, "dev")
     shares = (rows.labels.astype(float) - 1) / 4
     [path] = write_predictions({"stars": task}, {"stars": shares}, {"stars": rows}, "dev", tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from multitask.data.markup import aligned
-from multitask.evaluation.statistics import Answers
+from multitask.evaluation.statistics import DevAnswers
 from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
 
 
@@ -39,8 +39,8 @@ def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
 
 def test_an_undefined_score_has_no_interval_and_resamples_without_a_value_are_counted():
     labels, answers = np.array([0.0, 0.0, 1.0]), {}
-    answers["same"] = Answers(labels, 1 - 1e-7 * labels, "pearson", None, math.nan)
-    answers["right"] = Answers(labels, labels, "matthews", 2, 1.0)
+    answers["same"] = DevAnswers(labels, 1 - 1e-7 * labels, "pearson", None, math.nan)
+    answers["right"] = DevAnswers(labels, labels, "matthews", 2, 1.0)
     _, *rows, left_out = intervals_table(answers).splitlines()
     undefined = [[name, "undefined", "-"] for name in ("overall", "same")]
     assert [row.split() for row in rows] == [*undefined, ["right", "1.0000", "1.0000", "to", "1.0000"]]

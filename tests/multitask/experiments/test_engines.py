@@ -16,10 +16,10 @@ import torch
 from minbert.errors import InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine, Failed, Job, Processes, Ray, local_engine
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.run import run_preset
 from tests.multitask.experiments.conftest import Recipes, files, options, two_rows
 
@@ -56,7 +56,7 @@ def test_two_grids_at_once_share_the_work(
     for grid in grids:
         grid.join()
     assert [grid.exitcode for grid in grids] == [0, 0]
-    assert Record.read(tmp_path, "sample").artefacts() == Record.read(computed, "sample").artefacts()
+    assert PresetRecord.read(tmp_path, "sample").artefacts() == PresetRecord.read(computed, "sample").artefacts()
     assert files(tmp_path) == files(computed)
 
 
@@ -75,7 +75,7 @@ def test_a_process_that_dies_fails_its_job_and_is_replaced(job: Job) -> None:
         engine.submit(job)
         assert engine.workers[0].process.pid != killed
         _, outcome = engine.wait()
-    assert isinstance(outcome, Artefact)
+    assert isinstance(outcome, Run)
     assert outcome.done
     assert all(not worker.process.is_alive() for worker in engine.workers)
 

@@ -14,7 +14,7 @@ from scipy.stats import binom, bootstrap
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.cli.experiments import entries
 from multitask.cli.main import main
 from multitask.experiments.engines import Engine
@@ -55,7 +55,7 @@ def test_the_key_is_that_of_the_command_line(recipes: Recipes, runs: Path, capsy
     assert capsys.readouterr().out.splitlines()[-1] == str(made.folder)
     assert main([*same, "--seed", "7"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
-    assert grid.find(recipes.finetune(recipes.nli(epochs=1), config)) == Artefact(folder)
+    assert grid.find(recipes.finetune(recipes.nli(epochs=1), config)) == Run(folder)
 
 
 def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
@@ -123,7 +123,7 @@ def test_commands_list_and_show(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert lines[:5] == [*(f"{place}  {run}" for place, run in zip("123", named, strict=True)), "", lines[4]]
     assert lines[4].split() == ["1", "2", "3"]
     rows = {line[:30].strip(): line[30:].split() for line in lines[4:]}
-    best = [max(line["scores"]["overall"] for line in Artefact(path).history()) for path in runs.glob("finetune-*")]
+    best = [max(line["scores"]["overall"] for line in Run(path).history()) for path in runs.glob("finetune-*")]
     assert rows["best overall"] == [*(f"{score:.4f}" for score in best), "-"]
     assert len(set(rows["start"])) == 3
     assert "seed" in rows  # which evaluations do not have

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.main import main
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
@@ -98,7 +98,7 @@ def results(work: Path) -> TableResults:
 def test_rows_are_the_tasks_alone_and_together(work: Path, results: TableResults) -> None:
     assert tuple(row.key for row in results.table.rows) == ROWS
     assert results.table.columns == NAMES
-    record = Record.read(work / "runs", "tasks")
+    record = PresetRecord.read(work / "runs", "tasks")
     assert record.failures == []
     for row in ROWS:
         scored = NAMES if "alone=" not in row else (row.removeprefix("alone="),)
@@ -169,8 +169,8 @@ def test_the_report_is_written_again_and_says_what_is_undefined(work: Path, tmp_
     """As if one seed's models of `topic` had predicted a constant."""
     runs = tmp_path / "runs"
     shutil.copytree(work / "runs", runs)
-    chosen = next(run for run in Record.read(runs, "tasks").of_row("tasks", "scheduler=pcgrad") if run.seed == 1)
-    changed = Artefact(runs / str(chosen.evaluation))
+    chosen = next(run for run in PresetRecord.read(runs, "tasks").of_row("tasks", "scheduler=pcgrad") if run.seed == 1)
+    changed = Run(runs / str(chosen.evaluation))
     found = json.loads((changed.folder / "evaluation.json").read_text())
     found["scores"]["topic"] = found["overall"] = math.nan
     (changed.folder / "evaluation.json").write_text(json.dumps(found))

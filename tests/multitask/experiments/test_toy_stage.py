@@ -13,7 +13,7 @@ from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, compute_grid, plan
-from multitask.experiments.tables import Experiment, Node, Row, Table
+from multitask.experiments.tables import Experiment, Node, Row, StudyTable
 from multitask.stages import registry
 
 TOY = '''
@@ -69,7 +69,7 @@ def test_a_stage_of_another_package_is_a_command_and_has_its_place_in_grids_and_
     config, data = registry.stage_named("toy").config, tmp_path / "data"
     data.mkdir()
     child = Node("toy", config(factor=5), (Node("toy", config(), (Weights("all-minilm-l6-v2"),), data),), data)
-    table = Table("toy", "Toy", "", (Row("only", "Only"),))
+    table = StudyTable("toy", "Toy", "", (Row("only", "Only"),))
     experiment = Experiment(table, {"only": child}, evaluation=lambda model: model)
     grid = Grid([experiment], 2, RunOptions("cpu", "fp32", Path("runs")))
     plans = [plan(grid)]

@@ -13,7 +13,7 @@ from minbert.files import write_json
 from minbert.inference_layer import processor_has_bf16
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.settings import HeadsConfig
@@ -137,7 +137,7 @@ def test_outputs_beyond_all_numbers_name_the_model(folder):
 
 
 def test_loads_the_leading_model_of_a_run(tiny_encoder, tmp_path, monkeypatch):
-    run = Artefact(tmp_path / "runs" / "finetune-run-0123456789abcdef")
+    run = Run(tmp_path / "runs" / "finetune-run-0123456789abcdef")
     write_json(run.folder / "config.json", {})
     write_json(run.folder / "inputs.json", {})
     write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})

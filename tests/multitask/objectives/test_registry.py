@@ -17,7 +17,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from minbert.settings import as_json, read_as
 from multitask.objectives import OBJECTIVES, Objective, build_objective
-from multitask.objectives.base import Pairs, register
+from multitask.objectives.base import UnitPairs, register
 from multitask.training.settings import ObjectiveConfig
 
 from .batches import ALL_OBJECTIVES
@@ -162,7 +162,7 @@ def test_adding_an_objective_is_one_class() -> None:
     class Product(Objective):
         scale: Annotated[float, Field(gt=0)] = 1.0
 
-        def loss(self, pairs: Pairs) -> Tensor:
+        def loss(self, pairs: UnitPairs) -> Tensor:
             return -self.scale * pairs.positive.mean()
 
     try:

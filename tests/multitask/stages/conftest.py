@@ -9,7 +9,7 @@ import pytest
 
 from minbert.files import sha256_of_file
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.stages import training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig
@@ -17,7 +17,7 @@ from multitask.tasks.sources import PAIRS, TRIPLETS, read_texts
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Trainable
 
-Run = Callable[..., Artefact]
+StageRun = Callable[..., Run]
 
 
 class Stop(BaseException):
@@ -41,7 +41,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def tuned(data: Path, tiny_encoder: Path, shared_runs: Path) -> Artefact:
+def tuned(data: Path, tiny_encoder: Path, shared_runs: Path) -> Run:
     """The tiny encoder after an epoch of two tasks."""
     options = RunOptions(device="cpu", precision="fp32", runs=shared_runs)
     optimizer = OptimizerConfig(learning_rate=1e-3)
@@ -56,17 +56,17 @@ def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path) -> Run:
+def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path) -> StageRun:
     """Run a stage on the tiny encoder and the data, and in the shared folder, unless others are named."""
 
     def call(
-        stage: Callable[..., Artefact],
+        stage: Callable[..., Run],
         config: Any,
         folder: str | None = None,
         start: Path | Sequence[Path] = tiny_encoder,
         data: Path = data,
         **changes: Any,
-    ) -> Artefact:
+    ) -> Run:
         runs = tmp_path / folder if folder else shared_runs
         options = RunOptions(device="cpu", precision="fp32", runs=runs, **changes)
         return stage([start] if isinstance(start, str | Path) else start, data, config, options)
@@ -74,22 +74,22 @@ def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path)
     return call
 
 
-def weights(artefact: Artefact) -> dict[str, str]:
+def weights(artefact: Run) -> dict[str, str]:
     """Checksums of all kept weights."""
     found = artefact.folder.glob("checkpoints/*/*.safetensors")
     return {str(path.relative_to(artefact.folder)): sha256_of_file(path) for path in found}
 
 
-def history(artefact: Artefact) -> list[dict[str, Any]]:
+def history(artefact: Run) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl but for their times."""
     return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
 
 
 @pytest.fixture
-def problem(run_stage: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def problem(run_stage: StageRun, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """What a stage hands to the training loop, in training mode."""
 
-    def call(stage: Callable[..., Artefact], config: Any, **arguments: Any) -> Any:
+    def call(stage: Callable[..., Run], config: Any, **arguments: Any) -> Any:
         found: list[Trainable] = []
 
         def train(trainable: Trainable, *_: Any) -> None:

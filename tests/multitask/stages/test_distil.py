@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from multitask.base.device import start
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import drawn_rows
 from multitask.models.estimates import load_split, raw_outputs
@@ -40,7 +40,7 @@ CONFIG = DistilConfig(("sentiment", "similarity"), epochs=1, pooling="mean", hea
 
 
 @pytest.fixture(scope="module")
-def joint(data: Path, tiny_encoder: Path, shared_runs: Path) -> Artefact:
+def joint(data: Path, tiny_encoder: Path, shared_runs: Path) -> Run:
     """A teacher of three tasks that reads pairs jointly."""
     config = FinetuneConfig(TASKS, epochs=1, heads=HeadsConfig("separate", pairs="joint"), optimizer=FAST, seed=3)
     return finetune(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32", runs=shared_runs))
@@ -52,7 +52,7 @@ def distilling(problem, tiny_encoder):
     return lambda config, *teachers: problem(distil, config, start=[tiny_encoder, *(run.folder for run in teachers)])
 
 
-def said(run: Artefact, data: Path, task: str, split: str = "train") -> np.ndarray:
+def said(run: Run, data: Path, task: str, split: str = "train") -> np.ndarray:
     """A model's raw outputs for the rows of a file, [rows, ...]."""
     model = MultitaskModel.load(run.folder, "cpu", keep_layers=True)
     return raw_outputs(model, task, load_split(model, data, split, [task], labelled=True)[task], CPU)
@@ -218,7 +218,7 @@ def test_a_student_comes_nearer_to_its_joint_teacher_than_by_gold_labels(run_sta
     fields = {name: getattr(config, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}
     alone = run_stage(finetune, FinetuneConfig(**fields))
 
-    def apart(run: Artefact) -> float:
+    def apart(run: Run) -> float:
         p, q = (expit(said(model, data, "paraphrase", "dev").astype(float)) for model in (joint, run))
         return float(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
 
@@ -229,7 +229,7 @@ def test_a_student_comes_nearer_to_its_joint_teacher_than_by_gold_labels(run_sta
 
 
 def test_teachers_that_do_not_fit(run_stage, tuned, joint, tiny_encoder):
-    def refused(message: str, config: DistilConfig = CONFIG, *teachers: Artefact) -> None:
+    def refused(message: str, config: DistilConfig = CONFIG, *teachers: Run) -> None:
         with pytest.raises(InputError, match=message):
             run_stage(distil, config, start=[tiny_encoder, *(run.folder for run in teachers)], folder="refused")
 

@@ -21,7 +21,7 @@ from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.base.device import start
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
@@ -90,7 +90,7 @@ def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> W
     def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
         runs = runs or tmp_path_factory.mktemp("runs")
         inputs = {"parents": [start], "seeds": list(seeds)}
-        with Artefact.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
+        with Run.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
             best = dict(zip(("overall", *TRAINED), (f"step-{seed}" for seed in seeds), strict=False))
             for seed in seeds:
                 write_model(seed, folder=run.folder / "checkpoints" / f"step-{seed}", **settings)
@@ -113,7 +113,7 @@ def members(write_model: Write, other_encoder: Path) -> list[Path]:
     ]
 
 
-def build(models, data, runs, method, **settings) -> Artefact:
+def build(models, data, runs, method, **settings) -> Run:
     options = RunOptions(device="cpu", precision="fp32", runs=runs)
     return ensemble(models, data, EnsembleConfig(method, **settings), options)
 
@@ -146,12 +146,12 @@ def labels_of(data: Path, task: str) -> np.ndarray:
     return np.array([float(line.rsplit("\t", 1)[1]) for line in lines[1:]])
 
 
-def read_file(artefact: Artefact, task: str, split: str) -> np.ndarray:
+def read_file(artefact: Run, task: str, split: str) -> np.ndarray:
     path = artefact.folder / "predictions" / f"{STEMS[task]}-{split}-output.csv"
     return np.array([float(line.split(" , ")[1]) for line in path.read_text().splitlines()[1:]])
 
 
-def evaluation(artefact: Artefact) -> dict:
+def evaluation(artefact: Run) -> dict:
     return read_json(artefact.folder / "evaluation.json")
 
 
@@ -270,7 +270,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path):
     """Dropout acts in training only, so its values may differ."""
     runs = [write_run(seed, heads=HeadsConfig("shared", dropout=seed / 10)) for seed in (1, 2, 3)]
-    folders = [Artefact(run).model_folder() for run in runs]
+    folders = [Run(run).model_folder() for run in runs]
     artefact = build(runs, small_data, tmp_path, "soup")
     assert (artefact.folder / "checkpoints" / "soup" / "heads.safetensors").is_file()
     parts = [tensors(folder) for folder in folders]

@@ -14,7 +14,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import ensemble
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 def write_run(tiny_encoder: Path, runs: Path, seed: int, **tuned: object) -> Path:
     """A run whose model has random weights and these thresholds or this temperature."""
     inputs = {"parents": ["one"], "seed": [seed, str(tuned)]}
-    with Artefact.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
+    with Run.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
         declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
         torch.manual_seed(seed)
         encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
@@ -65,7 +65,7 @@ def runs(tiny_encoder: Path, tmp_path: Path) -> list[Path]:
     ]
 
 
-def build(runs: list[Path], data: Path, method: str) -> Artefact:
+def build(runs: list[Path], data: Path, method: str) -> Run:
     options = RunOptions(device="cpu", precision="fp32", runs=data.parent / "runs")
     return ensemble(runs, data, EnsembleConfig(method), options)
 
@@ -73,7 +73,7 @@ def build(runs: list[Path], data: Path, method: str) -> Artefact:
 def test_members_are_scored_with_their_own_thresholds(runs, data):
     members = read_json(build(runs, data, "average").folder / "evaluation.json")["members"]
     for run in runs:
-        folder = Artefact(run).model_folder()
+        folder = Run(run).model_folder()
         expected = f1_score(GOLD, predicted(folder), average="macro", zero_division=0)
         assert members[str(folder)]["scores"]["tags"] == pytest.approx(expected)
 

@@ -12,26 +12,26 @@ from scipy.stats import pearsonr
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import EvaluateConfig, FinetuneConfig
 from multitask.training.settings import OptimizerConfig
-from tests.multitask.stages.conftest import Run
+from tests.multitask.stages.conftest import StageRun
 
 CONFIG = FinetuneConfig(("sentiment",), epochs=1, epoch_size=16, optimizer=OptimizerConfig(learning_rate=1e-3))
 
 
 @pytest.fixture
-def run(run_stage: Run, small_data: Path) -> Artefact:
+def run(run_stage: StageRun, small_data: Path) -> Run:
     """A model of sentiment, whose embeddings are measured all the same."""
     return run_stage(finetune, CONFIG, data=small_data)
 
 
 @pytest.fixture
-def scored(run_stage: Run, small_data: Path) -> Callable[..., Path]:
+def scored(run_stage: StageRun, small_data: Path) -> Callable[..., Path]:
     """The folder with a model's scores."""
     return lambda model, data=small_data: run_stage(evaluate_on_dev, EvaluateConfig(), start=model, data=data).folder
 

@@ -22,7 +22,7 @@ from minbert.files import sha256_of_file
 from minbert.model import BertModel
 from multitask.base.device import start
 from multitask.base.keys import processor
-from multitask.base.runs import Artefact, Weights, locate_model
+from multitask.base.runs import Run, Weights, locate_model
 from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
@@ -45,14 +45,14 @@ def run(run_stage, small_data: Path):
     return lambda config=CONFIG, data=small_data, **changes: run_stage(finetune, config, data=data, **changes)
 
 
-def sums(artefact: Artefact | Path) -> dict[str, str]:
+def sums(artefact: Run | Path) -> dict[str, str]:
     """Checksums of what an artefact keeps for good."""
     folder = artefact if isinstance(artefact, Path) else artefact.folder
     files = [*folder.glob("checkpoints/**/*"), folder / "best.json", folder / "config.json"]
     return {str(file.relative_to(folder)): sha256_of_file(file) for file in files if file.is_file()}
 
 
-def scores(artefact: Artefact) -> list[dict[str, float]]:
+def scores(artefact: Run) -> list[dict[str, float]]:
     return [line["scores"] for line in artefact.history()]
 
 
@@ -279,7 +279,7 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
     assert process.exitcode == 0, (tmp_path / "run.log").read_text()
     resumed = tmp_path / "runs" / undisturbed.name
     assert sums(resumed) == sums(undisturbed)
-    np.testing.assert_equal(history(Artefact(resumed)), history(Artefact(undisturbed)))
+    np.testing.assert_equal(history(Run(resumed)), history(Run(undisturbed)))
     assert not (resumed / "state").exists()
 
 
@@ -295,7 +295,7 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     declared = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\nweight = "w"\ntrain = "x.jsonl"\n'
     (tmp_path / "tasks.toml").write_text(declared)
-    begin = stage.Start.load(Weights(str(tiny_encoder)), "mean", 0)
+    begin = stage.StartModel.load(Weights(str(tiny_encoder)), "mean", 0)
     config = replace(CONFIG, train_limit=20, batch_size=8)
     problem = Finetuning.load(begin, tmp_path / "tasks.toml", config, start("cpu", "fp32"))
     [*_, [batch]] = problem.plan(0)

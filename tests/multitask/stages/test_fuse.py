@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.data.examples import drawn_rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
@@ -35,7 +35,7 @@ ROWS = 64  # of each task's training set
 TEXT_COLUMNS = {"sentiment": ("sentence",)}
 PAIR_COLUMNS = ("sentence1", "sentence2")
 
-Run = Callable[..., Artefact]
+Run = Callable[..., Run]
 
 
 def varied(config: FuseConfig, **changes) -> FuseConfig:

@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import drawn_rows
@@ -32,7 +32,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.settings import OptimizerConfig
-from tests.multitask.stages.conftest import Run
+from tests.multitask.stages.conftest import StageRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
@@ -51,17 +51,17 @@ def refuse_to_score(*_given: object) -> None:
 
 
 @pytest.fixture
-def run(run_stage: Run, tiny_encoder: Path) -> Run:
+def run(run_stage: StageRun, tiny_encoder: Path) -> StageRun:
     return lambda config=HALF, start=tiny_encoder, *rewound, **arguments: run_stage(
         prune, config, start=[start, *rewound], **arguments
     )
 
 
-def encoder(run: Artefact | Path) -> BertModel:
-    return BertModel.from_pretrained(str(run.model_folder() if isinstance(run, Artefact) else run))
+def encoder(run: Run | Path) -> BertModel:
+    return BertModel.from_pretrained(str(run.model_folder() if isinstance(run, Run) else run))
 
 
-def kept_units(run: Artefact) -> Units:
+def kept_units(run: Run) -> Units:
     arrays = np.load(run.folder / "scores.npz", allow_pickle=False)
     return Units(*(tuple(torch.from_numpy(arrays[f"{name}_kept"])) for name in ("heads", "neurons")))
 

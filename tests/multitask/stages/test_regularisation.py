@@ -13,7 +13,7 @@ from multitask.base.runs import Weights
 from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
@@ -36,7 +36,7 @@ def test_what_is_off_changes_nothing(run_stage):
 def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
     """The first state of a training without dropout. All have the same encoder."""
     still = replace(CONFIG, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-    begin = Start.load(Weights(str(tiny_encoder)), still.pooling, still.seed)
+    begin = StartModel.load(Weights(str(tiny_encoder)), still.pooling, still.seed)
     found = Finetuning.load(begin, small_data, still, Runtime(torch.device("cpu"), "fp32"))
 
     def build(config: FinetuneConfig) -> Finetuning:

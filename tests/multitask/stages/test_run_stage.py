@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from multitask.base.device import Runtime
 from multitask.base.keys import hash_of_file
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.models.model_folder import DESCRIPTION
 from multitask.stages.reads import declared
 from multitask.stages.registry import stage_named
@@ -178,7 +178,7 @@ def test_a_model_is_its_runs_key_or_the_hashes_of_its_files(tiny_encoder, tmp_pa
     (run / "config.json").write_text("{}")
     with pytest.raises(InputError, match="not a complete run"):
         identity_of(Weights(str(run)))
-    Artefact(run).finish()
+    Run(run).finish()
     assert identity_of(Weights(str(run))) == "0123456789abcdef"
     assert identity_of(Weights(str(run.rename(tmp_path / "my-model")))) == "0123456789abcdef"
 

@@ -20,13 +20,13 @@ pytest.importorskip("optuna", reason="needs the extra tune")
 
 from minbert.errors import InputError
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.stages import tune
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.stages.tune import Choices, Range, Search
+from multitask.stages.tune import Choices, Range, TuneSearch
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_training_rows
 from multitask.training.settings import OptimizerConfig
@@ -39,21 +39,21 @@ RATES = {"learning_rate": Choices((2e-4, 1e-4, 5e-5))}
 
 
 @pytest.fixture
-def search(one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., Search]:
+def search(one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., TuneSearch]:
     """A search on the small data, in a folder of this name."""
 
     def settings(chosen: Any) -> tuple[Weights, FinetuneConfig]:
         optimizer = replace(CONFIG.optimizer, learning_rate=chosen["learning_rate"])
         return Weights(str(one_layer)), replace(CONFIG, optimizer=optimizer, epochs=chosen.get("epochs", 2))
 
-    def make(folder: str, space: Any = SPACE, seed: int = 0, **defaults: Any) -> Search:
+    def make(folder: str, space: Any = SPACE, seed: int = 0, **defaults: Any) -> TuneSearch:
         options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder)
-        return Search(space, settings, defaults, data, 0.25, seed, options)
+        return TuneSearch(space, settings, defaults, data, 0.25, seed, options)
 
     return make
 
 
-def table(search: Search, *calls: tuple[int | None, float | None]) -> list[dict[str, Any]]:
+def table(search: TuneSearch, *calls: tuple[int | None, float | None]) -> list[dict[str, Any]]:
     """All trials, without their times, after calls of `run`, each with so many trials in all or so much more time."""
     for trials, seconds in calls:
         with search.study("test") as (_, study):
@@ -92,7 +92,7 @@ def test_a_trial_without_time_stops_at_an_evaluation_and_goes_on(search, monkeyp
     assert table(cut, (1, None)) == expected
     assert len(steps) == 2  # of four
     first, second = (
-        next(Artefact(f.parent) for f in s.options.runs.glob("finetune-*/DONE")) for s in (search("whole"), cut)
+        next(Run(f.parent) for f in s.options.runs.glob("finetune-*/DONE")) for s in (search("whole"), cut)
     )
     assert weights(first) == weights(second)
 
@@ -282,7 +282,7 @@ def test_a_budget_is_in_minutes(one_layer, data, tmp_path, monkeypatch):
         asked.append((trials, seconds))
         raise InputError("enough")
 
-    monkeypatch.setattr(tune.Search, "run", run)
+    monkeypatch.setattr(tune.TuneSearch, "run", run)
     monkeypatch.chdir(tmp_path)
     Path("space.toml").write_text(SPACE_FILE)
     command = ["tune", "space.toml", "--budget", "1.5", "--start", str(one_layer), "--data", str(data)]
@@ -315,7 +315,5 @@ def test_a_killed_search_goes_on(one_layer, data, tmp_path):
         process.wait()
     assert start("killed").wait() == 0
     assert trials("killed") == trials("whole")
-    both = (
-        {p.parent.name: weights(Artefact(p.parent)) for p in tmp_path.glob(f"{r}/*/DONE")} for r in ("whole", "killed")
-    )
+    both = ({p.parent.name: weights(Run(p.parent)) for p in tmp_path.glob(f"{r}/*/DONE")} for r in ("whole", "killed"))
     assert next(both) == next(both)

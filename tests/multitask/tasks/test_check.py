@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Examples
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.tasks.check import check_data, contradictions, warn_of_gaps
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows, load_training_rows
@@ -125,7 +125,7 @@ def test_texts_with_different_labels_are_counted_and_the_first_is_shown(kind, ro
         source="x.csv",
         numbers=np.arange(2, len(rows) + 2),
     )
-    found = contradictions(task_of("x", declared), Source("x.csv"), examples)
+    found = contradictions(task_of("x", declared), RowsFrom("x.csv"), examples)
     keys = [row[: 1 + pair] for row in rows]
     apart = 2 if numbers else 0  # labels further apart than this are different
     wrong = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.tables import Format, Source
+from multitask.data.tables import Format, RowsFrom
 from multitask.tasks.declarations import default_tasks, files_folder, load_tasks, task_of
 from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, PairClassification, Regression
 
@@ -67,15 +67,15 @@ class_weights = "balanced"
     wrote = tomllib.loads(path.read_text())["tasks"]["topic"]
     assert (type(topic), topic.kind) == (PairClassification, wrote.pop("kind"))
     assert topic.sources == {
-        "train": Source(str(tmp_path / "data/train.jsonl")),
-        "dev": Source(str(tmp_path / "dev.parquet"), "valid"),
-        "test": Source("/somewhere/test.csv"),
+        "train": RowsFrom(str(tmp_path / "data/train.jsonl")),
+        "dev": RowsFrom(str(tmp_path / "dev.parquet"), "valid"),
+        "test": RowsFrom("/somewhere/test.csv"),
     }
     assert topic.names == ("no", "1", "2", "0.5", "True")
     kept = {name: getattr(topic, name) for name in wrote.keys() - {"train", "dev", "test"}}
     lists = {"text": ("premise", "hypothesis"), "labels": ("no", 1, 2.0, 0.5, True)}
     assert kept == {name: wrote[name] for name in kept} | lists | {"class_weights": (1, 2, 3.5, 4, 5)}
-    reviews: Any = {"text": ("review",), "train": Source(str(tmp_path / "reviews.csv"))}
+    reviews: Any = {"text": ("review",), "train": RowsFrom(str(tmp_path / "reviews.csv"))}
     assert stars == Regression(name="stars", label="stars", range=(1.0, 5.0), metric="rmse", **reviews)
     columns = ("price", "quality")
     named = MultiLabel(name="marks", label=columns, label_separator=",", class_weights="balanced", **reviews)
@@ -99,19 +99,19 @@ def test_sources(tmp_path):
     (tmp_path / "saved").mkdir()
     whole, hub = str(tmp_path / "all.csv"), "hf:glue/mrpc"
     sources = {
-        'file = "all.csv"': [Source(whole, split) for split in ("train", "dev", "test")],
+        'file = "all.csv"': [RowsFrom(whole, split) for split in ("train", "dev", "test")],
         'file = "all.csv"\ndev = "d.csv"': [
-            Source(whole, "train"),
-            Source(str(tmp_path / "d.csv")),
-            Source(whole, "test"),
+            RowsFrom(whole, "train"),
+            RowsFrom(str(tmp_path / "d.csv")),
+            RowsFrom(whole, "test"),
         ],
-        'train = "all.csv"\nsplit = "fit"': [Source(whole, "fit"), None, None],
+        'train = "all.csv"\nsplit = "fit"': [RowsFrom(whole, "fit"), None, None],
         f'train = "{hub}"\ndev = {{ file = "{hub}", split = "validation" }}': [
-            Source(hub, "train"),
-            Source(hub, "validation"),
+            RowsFrom(hub, "train"),
+            RowsFrom(hub, "validation"),
             None,
         ],
-        'train = "hf:saved"': [Source(f"hf:{tmp_path / 'saved'}", "train"), None, None],
+        'train = "hf:saved"': [RowsFrom(f"hf:{tmp_path / 'saved'}", "train"), None, None],
     }
     for text, expected in sources.items():
         task = load_tasks(declare(tmp_path, TOPIC.replace('train = "train.csv"', text)))["topic"]

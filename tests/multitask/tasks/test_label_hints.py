@@ -9,7 +9,7 @@ import pytest
 from minbert.files import read_toml
 from multitask.data.examples import Examples
 from multitask.data.invisible import spelled
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.tasks.declarations import task_of
 from multitask.tasks.label_hints import label_hints
 from multitask.tasks.read_examples import read_examples
@@ -21,7 +21,7 @@ def read(folder: Path, written: list[str], kind: str = "classification", **field
     path = folder / "x.tsv"
     path.write_text("q\tc\n" + "".join(f"w {i}\t{label}\n" for i, label in enumerate(written)), encoding="utf-8")
     task = task_of("x", {"kind": kind, "text": "q", "label": "c", "quotes": False, **fields})
-    return task, read_examples(task, Source(str(path)), labelled=True)
+    return task, read_examples(task, RowsFrom(str(path)), labelled=True)
 
 
 def hints(folder: Path, written: list[str], kind: str = "classification", **fields: Any) -> list[str]:

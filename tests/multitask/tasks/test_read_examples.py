@@ -20,7 +20,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences, normalised
 from multitask.data.examples import Examples
 from multitask.data.messages import refuse
-from multitask.data.tables import Source
+from multitask.data.tables import RowsFrom
 from multitask.models.estimates import located
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
@@ -34,7 +34,7 @@ SENTIMENT, SIMILARITY = COURSE["sentiment"], COURSE["similarity"]
 
 
 def read(path: Path, task: Task, labelled: bool = True, on_problem: Any = refuse) -> Examples:
-    return module.read_examples(task, Source(str(path)), labelled, on_problem)
+    return module.read_examples(task, RowsFrom(str(path)), labelled, on_problem)
 
 
 def json_file(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -242,7 +242,7 @@ def test_rows_that_repeat_others_are_kept_left_out_or_refused(tmp_path, caplog, 
 def test_tasks_hold_out_the_same_texts_whatever_their_words(tmp_path):
     write(tmp_path, "q,c\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)))
     plain, asked = (
-        load_rows(replace(topic(text=text, dev_share=0.3), train=Source(str(tmp_path / "data.csv"))), "dev")
+        load_rows(replace(topic(text=text, dev_share=0.3), train=RowsFrom(str(tmp_path / "data.csv"))), "dev")
         for text in ("q", "query: {q}")
     )
     assert plain.sentences == asked.sentences
@@ -318,7 +318,7 @@ def test_held_out_pairs_are_not_training_pairs_in_the_other_order():
 
 def test_a_missing_development_set_is_a_share_of_the_training_rows(tmp_path, caplog):
     path = json_file(tmp_path, [{"q": f"q{i}", "c": "ab"[i % 2]} for i in range(40)])
-    task = replace(topic(), train=Source(str(path)), dev_share=0.25)
+    task = replace(topic(), train=RowsFrom(str(path)), dev_share=0.25)
     caplog.set_level("INFO")
     training, dev = load_rows(task, "train"), load_rows(task, "dev")
     assert (len(training), len(dev)) == (30, 10)
@@ -345,7 +345,7 @@ def test_tasks_that_read_the_same_texts_hold_out_nearly_the_same_ones():
 
 def test_decimal_commas_missing_values_and_aliases(tmp_path):
     (tmp_path / "x.csv").write_text("text;n;kind\ngood, 1,5;4,5;Review\nn/a;1,0;bug\nbad;-;reviw\nfine;1e0;review\n")
-    common = {"text": ("text",), "train": Source(str(tmp_path / "x.csv")), "separator": ";", "missing": ("n/a", "-")}
+    common = {"text": ("text",), "train": RowsFrom(str(tmp_path / "x.csv")), "separator": ";", "missing": ("n/a", "-")}
     stars = Regression(name="stars", label="n", range=(1, 5), decimal=",", **common)
     examples = read_examples(stars, stars.source("train"), labelled=True)
     assert (examples.sentences[0], examples.labels.tolist()) == (["good, 1,5", "fine"], [4.5, 1.0])
@@ -360,12 +360,12 @@ def test_weights_stay_with_their_rows(tmp_path):
     rows[3], rows[5] = "q3;;", ";b;1"  # a row that is left out needs no weight
     (tmp_path / "x.csv").write_text("\n".join(["q;c;trust", *rows]) + "\n")
     (tmp_path / "dev.csv").write_text("q;c\nq1;a\n")
-    source = Source(str(tmp_path / "x.csv"))
+    source = RowsFrom(str(tmp_path / "x.csv"))
     task = replace(topic(separator=";", decimal=",", weight="trust"), train=source)
     _, training = load_training_rows(task)
     assert len(training) == 34
     for examples in (training, training.take(np.array([7, 2])), load_rows(task, "dev")):
         expected = [int(text.removeprefix("q")) / 8 for text in examples.sentences[0]]
         np.testing.assert_array_equal(examples.weights, np.array(expected, np.float32))
-    unweighted = load_rows(replace(task, dev=Source(str(tmp_path / "dev.csv"))), "dev")
+    unweighted = load_rows(replace(task, dev=RowsFrom(str(tmp_path / "dev.csv"))), "dev")
     assert (unweighted.weights, task.loss_weight) == (None, 1.0)

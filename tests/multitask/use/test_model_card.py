@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 from minbert.download_checkpoint import BUNDLED
 from minbert.files import read_json, sha256_of_file, write_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.use.model_card import model_card
@@ -55,7 +55,7 @@ def relabelled(runs: Path, stage: str, start: str, folder: Path) -> Path:
     inputs = read_json(copy / "inputs.json")
     inputs["labels"]["start"] = start
     write_json(copy / "inputs.json", inputs)
-    Artefact(copy).finish()
+    Run(copy).finish()
     return copy
 
 
@@ -76,7 +76,7 @@ def test_data_and_recipe_are_those_of_the_whole_chain(runs, tiny_encoder, small_
     weights = f" (weights `{sha256_of_file(tiny_encoder / 'model.safetensors')[:16]}`)"
     assert f"1. `{chain[0].name}`: pretrain from {tiny_encoder.name}{weights}\n" in recipe
     assert f"2. `{chain[1].name}`: finetune from {chain[0].name}\n" in recipe  # a run's key says more
-    assert sha256_of_file(Artefact(chain[1]).model_folder() / "model.safetensors") in recipe
+    assert sha256_of_file(Run(chain[1]).model_folder() / "model.safetensors") in recipe
     assert str(tiny_encoder.parent) not in card  # no local folder gets out
     assert str(runs) not in card
     limits = section(card, "Limits")
@@ -100,8 +100,8 @@ def test_a_student_names_its_teachers_and_only_its_own_start_weights(runs, tiny_
 
 def test_results_are_what_the_kept_state_scored(runs):
     for run, of in ((only(runs, "pretrain"), "the embeddings"), (only(runs, "finetune"), "a head that is not in this")):
-        step = int(Artefact(run).model_folder().name.removeprefix("step-"))
-        (line,) = (line for line in Artefact(run).history() if line["step"] == step)
+        step = int(Run(run).model_folder().name.removeprefix("step-"))
+        (line,) = (line for line in Run(run).history() if line["step"] == step)
         card = card_of(run)
         rows = table(section(card, "Results"))
         measured = line["dev"]["similarity"].items()
@@ -126,7 +126,7 @@ def test_scores_on_held_out_rows_are_not_called_dev_scores(tiny_encoder, small_d
 
 
 def test_results_of_suites_stand_beside(runs, tmp_path):
-    folder = shutil.copytree(Artefact(only(runs, "finetune")).model_folder(), tmp_path / "model")
+    folder = shutil.copytree(Run(only(runs, "finetune")).model_folder(), tmp_path / "model")
     similarity = {"all": {"spearman": 0.75, "pearson": 0.5}, "mean": {"spearman": 0.1, "pearson": 0.1}}
     scores = {"sts": ("STS12", similarity), "transfer": ("MR", {"accuracy": 0.875, "f1": None})}
     for suite, (task, values) in scores.items():
@@ -142,7 +142,7 @@ def test_results_of_suites_stand_beside(runs, tmp_path):
 
 def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp_path):
     expected = card_of(only(runs, "finetune"))
-    assert card_of(Artefact(only(runs, "finetune")).model_folder()) == expected
+    assert card_of(Run(only(runs, "finetune")).model_folder()) == expected
     moved = relabelled(runs, "finetune", f"/where/they/were/{only(runs, 'pretrain').name}", tmp_path / "moved")
     assert card_of(moved) == expected
     shutil.rmtree(only(moved.parent, "pretrain"))
@@ -186,7 +186,7 @@ def test_names_in_the_records_of_a_run_are_text(runs, tmp_path):
     inputs = read_json(copy / "inputs.json")
     inputs["training"] = {"<b>": "`<b>`" * 9}
     write_json(copy / "inputs.json", inputs)
-    Artefact(copy).finish()
+    Run(copy).finish()
     text = card_of(copy).split("---\n", 2)[2]
     assert "| \\`\\<img src=x\\>\\| | " in section(text, "Results")
     assert "| \\<b\\> | `'<b>''<b>''<b>''` |\n" in section(text, "Training data")

@@ -9,13 +9,13 @@ import pytest
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION
-from multitask.experiments.record import Record, duration
+from multitask.experiments.record import PresetRecord, duration
 from tests.studies.synthetic import TABLES, add_run, write_store
 
 
 def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
     store = write_store(tmp_path, ["1"], seeds=1)
-    good = read_json(Record.path(store, "sample"))
+    good = read_json(PresetRecord.path(store, "sample"))
     for damaged in (
         {**good, "format_version": FORMAT_VERSION - 1},
         {"preset": "paper"},
@@ -25,9 +25,9 @@ def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
         {**good, "tables": [{**table, "rows": 2 * table["rows"]} for table in good["tables"]]},
         [],
     ):
-        Record.path(store, "paper").write_text(json.dumps(damaged))
+        PresetRecord.path(store, "paper").write_text(json.dumps(damaged))
         with pytest.raises(InputError, match=r"experiments-paper\.json.*; run `multitask experiments run paper`"):
-            Record.read(store, "paper")
+            PresetRecord.read(store, "paper")
 
 
 def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_predictions(tmp_path: Path) -> None:
@@ -39,7 +39,9 @@ def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_pred
     for trained in (fair, good):
         (tmp_path / str(trained.model) / "best.json").write_text('{"overall": "step-0000008"}')
     ensemble = (tmp_path / str(best.evaluation)).rename(tmp_path / "ensemble-best").name
-    record = Record("sample", "some-weights", "data", (), (table,), (fair, good, replace(best, chain=(ensemble,))))
+    record = PresetRecord(
+        "sample", "some-weights", "data", (), (table,), (fair, good, replace(best, chain=(ensemble,)))
+    )
     assert record.best_model(tmp_path, table.columns) == good.model
     alone = replace(record, runs=record.runs[2:])
     assert alone.best_model(tmp_path, table.columns) == ensemble

@@ -19,13 +19,13 @@ import torch
 from minbert.errors import DiskFullError, InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.cli.experiments import TRIED
 from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, plan
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import RANDOM_WEIGHTS, scores_as_data
 from multitask.experiments.run import run_preset, write_best_predictions
 from multitask.experiments.table_results import PresetResults
@@ -78,7 +78,7 @@ def preset_of(recipes: Recipes, *experiments: Experiment) -> Preset:
     return presets.preset_of("sample", recipes, experiments)
 
 
-def run(preset: Preset, runs: Path, seeds: int = 1, engine: Engine | None = None) -> Record:
+def run(preset: Preset, runs: Path, seeds: int = 1, engine: Engine | None = None) -> PresetRecord:
     return run_preset(preset, seeds, RunOptions("cpu", "fp32", runs), engine or Engine())
 
 
@@ -93,7 +93,7 @@ def contents(runs: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
 
 
-def artefacts(record: Record, table: str, row: str) -> list[tuple[object, ...]]:
+def artefacts(record: PresetRecord, table: str, row: str) -> list[tuple[object, ...]]:
     return [(run.seed, run.model, run.evaluation, run.chain) for run in record.of_row(table, row)]
 
 
@@ -124,13 +124,13 @@ def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, 
 
 
 @pytest.fixture(scope="module")
-def done(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
+def done(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> tuple[PresetRecord, Path]:
     """The preset, computed; no test changes the runs."""
     runs = tmp_path_factory.mktemp("done")
     return run(preset, runs), runs
 
 
-def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(done: tuple[Record, Path]) -> None:
+def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(done: tuple[PresetRecord, Path]) -> None:
     record, runs = done
     assert [label for label, _ in record.failures] == ["Broken", "After the broken one"]
     for _, failed in record.failures:
@@ -140,13 +140,13 @@ def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(don
         assert failed.log is not None
         assert "sharing=shared needs pairs=embeddings" in (runs / failed.log).read_text()
     assert all(run.error is None for run in record.runs if run.table == "2")
-    assert Record.read(runs, "sample") == record
+    assert PresetRecord.read(runs, "sample") == record
 
 
 def test_what_is_computed_of_an_unfinished_row_is_recorded(
     recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_after_pretraining(stage: Stage, *rest: Any) -> Artefact:
+    def stop_after_pretraining(stage: Stage, *rest: Any) -> Run:
         if stage.name == "finetune":
             raise Interrupted(15)
         return run_stage(stage, *rest)
@@ -154,7 +154,7 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
     monkeypatch.setattr(engines, "run_stage", stop_after_pretraining)
     with pytest.raises(Interrupted):
         run(preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))})), tmp_path)
-    [unfinished] = Record.read(tmp_path, "sample").runs
+    [unfinished] = PresetRecord.read(tmp_path, "sample").runs
     assert [name.partition("-")[0] for name in unfinished.chain] == ["pretrain"]
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
 
@@ -165,18 +165,18 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes: Recipes, preset: P
     later = run(preset_of(recipes, alone), tmp_path)
     earlier = run(preset_of(recipes, first), tmp_path)
     assert [table.key for table in earlier.tables] == ["1"]  # of this run alone: what failed earlier is not said again
-    united = Record.read(tmp_path, "sample")
+    united = PresetRecord.read(tmp_path, "sample")
     assert (united.tables, united.runs) == ((*earlier.tables, *later.tables), (*earlier.runs, *later.runs))
     again = run(preset_of(recipes, alone), tmp_path, seeds=2)
-    assert Record.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
+    assert PresetRecord.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
 
     other = replace(recipes, data=shutil.copytree(recipes.data, tmp_path / "data"))
     for elsewhere in (replace(earlier, start="other-weights"), replace(earlier, notes=("fewer epochs",))):
         assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
-    assert run(preset_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
+    assert run(preset_of(other, first), tmp_path) == PresetRecord.read(tmp_path, "sample")
     both = run(preset_of(recipes, first, alone), tmp_path)
     (tmp_path / both.of_row("2", "alone")[0].chain[0] / "DONE").unlink()
-    assert run(preset_of(recipes, first), tmp_path) == Record.read(tmp_path, "sample")
+    assert run(preset_of(recipes, first), tmp_path) == PresetRecord.read(tmp_path, "sample")
 
 
 def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recipes, tmp_path: Path) -> None:
@@ -191,7 +191,9 @@ def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recip
         assert [config["seed"] for config in configs] == [seed, seed]
 
 
-def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(done: tuple[Record, Path]) -> None:
+def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
+    done: tuple[PresetRecord, Path],
+) -> None:
     record, runs = done
     [together] = record.of_row("1", "together")
     assert together.model is not None
@@ -208,7 +210,7 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
 
 
 @pytest.fixture(scope="module")
-def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Preset, Record, Path]:
+def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Preset, PresetRecord, Path]:
     """Some tables, shortened, computed; the slow test of the papers' preset has every row of every table."""
     runs = tmp_path_factory.mktemp("whole") / "runs"
     with small_shapes():
@@ -247,7 +249,7 @@ def shortened(experiments: Iterable[Experiment]) -> Iterator[Experiment]:
         yield replace(whole, table=table, models=models)
 
 
-def test_rows_of_all_kinds_of_tables_are_computed(whole: tuple[Preset, Record, Path]) -> None:
+def test_rows_of_all_kinds_of_tables_are_computed(whole: tuple[Preset, PresetRecord, Path]) -> None:
     preset, record, runs = whole
     assert [(name, run.error) for name, run in record.failures] == []
     assert record.tables == tuple(planned.table for planned in preset.experiments)
@@ -266,7 +268,7 @@ def test_rows_of_all_kinds_of_tables_are_computed(whole: tuple[Preset, Record, P
     assert {path.name for path in runs.glob("*-*-*") if path.is_dir()} == record.artefacts()
 
 
-def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> None:
+def test_runs_leave_what_the_study_reads(whole: tuple[Preset, PresetRecord, Path]) -> None:
     results = PresetResults.read(whole[2], "sample")
     assert results.last_stage("simulations") is not None
     for _, runs in results.finished_tables["gradient"].rows:
@@ -278,7 +280,7 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> 
 
 @pytest.mark.usefixtures("few_resamples")
 def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
-    whole: tuple[Preset, Record, Path],
+    whole: tuple[Preset, PresetRecord, Path],
 ) -> None:
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
@@ -309,7 +311,7 @@ def test_the_reports_tables_run_from_an_encoder_with_the_layers_of_bert_base(
     trained = [of for of in whole.experiments if of.table.key in ("1", "10")]
     record = run(replace(whole, experiments=tuple(shortened(trained))), tmp_path)
     assert [(label, of.error) for label, of in record.failures] == []
-    assert "--epochs 1 --epoch-size 8" in Record.read(tmp_path, "paper").notes[-1]
+    assert "--epochs 1 --epoch-size 8" in PresetRecord.read(tmp_path, "paper").notes[-1]
     literal = [
         path
         for path in tmp_path.glob("pretrain-*/config.json")
@@ -372,7 +374,7 @@ def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
 
 
 def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk_names_one(
-    whole: tuple[Preset, Record, Path], tmp_path: Path
+    whole: tuple[Preset, PresetRecord, Path], tmp_path: Path
 ) -> None:
     preset, record, runs = whole
     options = RunOptions("cpu", "fp32", runs)
@@ -442,7 +444,7 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
 ) -> None:
     computed: list[str] = []
 
-    def full(stage: Stage, *rest: Any) -> Artefact:
+    def full(stage: Stage, *rest: Any) -> Run:
         computed.append(stage.name)
         if len(computed) == 2:
             raise OSError(number, "no space left to write x: 0.0 MB free", str(tmp_path))
@@ -454,7 +456,7 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
             run(preset, tmp_path)
     assert caught.value.filename == str(tmp_path)
     assert len(computed) == 2  # no row was tried after that
-    assert Record.read(tmp_path, "sample").failures == []  # and none has failed
+    assert PresetRecord.read(tmp_path, "sample").failures == []  # and none has failed
     assert not [log for log in (tmp_path / "logs").iterdir() if "Traceback" in log.read_text()]
     assert len(run(preset, tmp_path).failures) == 2  # the two broken rows
 

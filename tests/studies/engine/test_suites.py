@@ -14,14 +14,14 @@ from scipy.stats import spearmanr
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import KnownEncoder, evaluate_suites
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import scores_as_data
 from multitask.experiments.run import check_preset, run_preset
 from multitask.experiments.table_results import PresetResults, TableResults
@@ -79,7 +79,7 @@ def results(runs: Path) -> TableResults:
 
 def test_scores_are_those_of_the_command(with_suites: Recipes, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "FOLDS", 4)
-    run, *_ = Record.read(runs, "sample").of_row("suites", "row")
+    run, *_ = PresetRecord.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
     known = KnownEncoder.load(str(runs / str(run.model)), device="cpu", precision="fp32")
     of_suites = [evaluate_suites([suite], known, with_suites.suites_data)[suite] for suite in SETS]
@@ -112,7 +112,7 @@ def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResul
 
 
 def test_scores_on_what_was_trained_on_are_marked(with_suites: Recipes, runs: Path, results: TableResults) -> None:
-    first = Record.read(runs, "sample").of_row("suites", "row")[0]
+    first = PresetRecord.read(runs, "sample").of_row("suites", "row")[0]
     seen = TrainedOn.of_folder(runs / str(first.model), "model")
     data = STSB.read(STSB.paths(with_suites.suites_data))
     counts = [int(seen.sentences_seen(column).sum()) for column in data.columns]
@@ -140,7 +140,7 @@ def test_a_limit_is_another_evaluation(with_suites: Recipes, tmp_path: Path) -> 
     assert set(evaluation["scores"]) == set(GROUPS[STS])
     assert evaluation["overlap"]["STS12"]["rows"] == 100
     assert evaluation["overlap"]["STSBenchmark"]["rows"] == 24
-    assert Artefact(tmp_path / str(run.evaluation)).done
+    assert Run(tmp_path / str(run.evaluation)).done
     page = unescape(write_report(tmp_path, "sample", tmp_path / "report").read_text(encoding="utf-8"))
     assert all(line in page for line in evaluation["unknown"])
     assert evaluation["unknown"]  # nobody recorded what the start weights were trained on

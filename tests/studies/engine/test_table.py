@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 import pytest
 from pydantic import TypeAdapter
 
-from multitask.experiments.tables import Row, Table, key_of
+from multitask.experiments.tables import Row, StudyTable, key_of
 from studies.engine.presets import PRESETS
 from studies.study import all_experiments
 
-TABLE = Table("1", "Title", "", (Row("a", "One"), Row("b", "Two")), reference="b")
+TABLE = StudyTable("1", "Title", "", (Row("a", "One"), Row("b", "Two")), reference="b")
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def test_a_key_is_made_from_a_point(point, key):
 def test_rows_differ_and_a_reference_is_the_key_of_one():
     for second in (Row("a", "Two"), Row("b", "One")):
         with pytest.raises(ValueError, match="two rows have the same key or label"):
-            Table("1", "", "", (Row("a", "One"), second))
+            StudyTable("1", "", "", (Row("a", "One"), second))
     with pytest.raises(ValueError, match="no row has the key Two; there are a, b"):
         replace(TABLE, reference="Two")
 
 
 def test_every_table_survives_json_and_has_short_ascii_keys():
-    read = TypeAdapter(Table)
+    read = TypeAdapter(StudyTable)
     for name, recipes in PRESETS.items():
         for table in (experiment.table for experiment in all_experiments(recipes)):
             assert read.validate_json(json.dumps(asdict(table)), strict=True) == table, (name, table.key)

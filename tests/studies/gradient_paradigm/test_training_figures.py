@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from multitask.base.runs import Artefact
-from multitask.experiments.figures import Points
+from multitask.base.runs import Run
+from multitask.experiments.figures import CurvePoints
 from multitask.experiments.table_results import PresetResults, RunResult
 from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
@@ -14,7 +14,7 @@ from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweep
 from tests.studies.gradient_paradigm.published import probed_as_published
 from tests.studies.synthetic import write_store
 
-Drawn = list[dict[str, Points]]
+Drawn = list[dict[str, CurvePoints]]
 
 
 @pytest.fixture
@@ -64,4 +64,4 @@ def measure_dev_set(folder: Path, aligned: float) -> None:
         line["dev"]["similarity"] |= {"alignment": aligned + number, "uniformity": -2.0 - number / 4}
         line["training"][f"{IN_LOG} alignment"] = 0.3 * (number + 1)
     path.write_text("".join(json.dumps(line) + "\n" for line in history))
-    Artefact(folder).finish()
+    Run(folder).finish()

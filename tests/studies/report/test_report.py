@@ -18,13 +18,13 @@ from pyarrow import parquet
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.evaluation import text_tables
 from multitask.experiments import report
-from multitask.experiments.record import Record, RecordedRun
+from multitask.experiments.record import PresetRecord, RecordedRun
 from multitask.experiments.results import Results, scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import OVERALL, Row, Table
+from multitask.experiments.tables import OVERALL, Row, StudyTable
 from multitask.experiments.text import score_table
 from studies.report.study_page import write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
@@ -87,7 +87,7 @@ def tables_below(markdown: str, heading: str) -> list[dict[str, list[str]]]:
 
 def add_runs(runs: Path, row: str, *quality: float, seeds: int = 2) -> list[RecordedRun]:
     """Finished runs of a row on as many of the tasks as there are qualities."""
-    table = Table("3", "", "", (Row(row, row),), columns=TASKS[: len(quality)])
+    table = StudyTable("3", "", "", (Row(row, row),), columns=TASKS[: len(quality)])
     how = dict(zip(TASKS, quality, strict=False))
     return [add_run(runs, table, table.rows[0], seed, lambda key, row, task: how[task]) for seed in range(seeds)]
 
@@ -95,7 +95,7 @@ def add_runs(runs: Path, row: str, *quality: float, seeds: int = 2) -> list[Reco
 def finish(folder: Path) -> None:
     """Vouch for the files of all runs as they are now."""
     for path in folder.glob("*/config.json"):
-        Artefact(path.parent).finish(1.0)
+        Run(path.parent).finish(1.0)
 
 
 def published(*scores: float | None) -> dict[str, float]:
@@ -118,17 +118,19 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Row("alone", "Alone", published=published(None, 0.4, None, None)),
         Row("test", "Test | only", published=published(0.7, 0.7, 0.7, 0.7)),
     )
-    tables: list[tuple[Table, Runs]] = [
+    tables: list[tuple[StudyTable, Runs]] = [
         (
-            Table("3", "Heads <&> 100%", "A note.", rows, reference="other"),
+            StudyTable("3", "Heads <&> 100%", "A note.", rows, reference="other"),
             {"good": good, "other": other, "alone": alone},
         ),
-        (Table("one", "One", "", (Row("sentiment", "Sentiment"),), columns=("sentiment",)), {"sentiment": alone}),
-        (Table("failed", "Nothing", "", (Row("failed", "Failed"),)), {"failed": [FAILED]}),
-        (Table("figure2", "Curves", "", (Row("good", "Good"),), kind="curves"), {"good": good}),
+        (StudyTable("one", "One", "", (Row("sentiment", "Sentiment"),), columns=("sentiment",)), {"sentiment": alone}),
+        (StudyTable("failed", "Nothing", "", (Row("failed", "Failed"),)), {"failed": [FAILED]}),
+        (StudyTable("figure2", "Curves", "", (Row("good", "Good"),), kind="curves"), {"good": good}),
     ]
     found = [replace(run, table=t.key, row=row) for t, rows in tables for row, of in rows.items() for run in of]
-    Record("sample", STRANGE, STRANGE, ("Beware.",), tuple(table for table, _ in tables), tuple(found)).write(runs)
+    PresetRecord("sample", STRANGE, STRANGE, ("Beware.",), tuple(table for table, _ in tables), tuple(found)).write(
+        runs
+    )
     finish(runs)
     write_report(runs, "sample", runs.parent / "report")
     return runs
@@ -172,7 +174,7 @@ def pages(store: Path) -> tuple[str, str]:
 
 
 def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scores(reported: Path) -> None:
-    table = tables_below(pages(reported)[1], "Table 3")[0]
+    table = tables_below(pages(reported)[1], "StudyTable 3")[0]
     good, alone = table["Good"], table["Alone"]
     for place, (column, paper) in enumerate(zip((OVERALL, *TASKS), ("0.600", "0.500", "0.700", "0.600"), strict=True)):
         scores = read_scores(reported, "good", column)
@@ -264,7 +266,7 @@ def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(
     assert "[significant: " in table
     assert "In brackets, how many of these differences are significant" in table
     assert "Means ± standard deviations over seeds" in table
-    record = Record.read(store, "sample")
+    record = PresetRecord.read(store, "sample")
     replace(record, runs=tuple(run for run in record.runs if run.seed == 0)).write(store)
     finish(store)
     write_report(store, "sample", store.parent / "report")

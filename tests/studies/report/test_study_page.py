@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from multitask.experiments import table_results as preset_results
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import scores_as_data
 from multitask.experiments.table_results import PresetResults
 from studies.report.study_page import write_study
@@ -71,7 +71,7 @@ def test_the_page_has_every_claim_and_stands_alone(results: PresetResults, repor
 def test_labels_decide_nothing(store: Path, results: PresetResults, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every label reworded, verdicts and numbers are the same."""
     monkeypatch.setattr(preset_results, "Samples", lambda runs: results.tables[0].samples)  # computed once
-    record = Record.read(store, "sample")
+    record = PresetRecord.read(store, "sample")
     reworded = tuple(
         replace(table, title="T", note="N", rows=tuple(replace(row, label=f"@{n}") for n, row in enumerate(table.rows)))
         for table in record.tables

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
 from multitask.evaluation.statistics import draws_of
-from multitask.experiments.record import Record
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.text import score_table
@@ -115,7 +115,7 @@ def test_differences_are_significant_from_the_size_that_is_told(tmp_path: Path, 
 
 def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path: Path) -> None:
     runs = write_store(tmp_path, ["gradient"], as_published)
-    record = Record.read(runs, "sample")
+    record = PresetRecord.read(runs, "sample")
     first, *others = record.runs
     replace(record, runs=(replace(first, chain=first.chain[:1]), *others)).write(runs)
     [results] = PresetResults.read(runs, "sample").tables

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from minbert.files import write_json
-from multitask.base.runs import Artefact
+from multitask.base.runs import Run
 from multitask.experiments.table_results import RunResult
 from studies.engine.recipes import Recipes
 from studies.sparse_cse import figures
@@ -78,7 +78,7 @@ def pruned_run(folder: Path, heads: list[list[int]]) -> RunResult:
     """Heads of each layer before and after; of two neurons, one is left."""
     folder.mkdir()
     write_json(folder / "pruning.json", {"layers": [{"heads": of, "neurons": [2, 1]} for of in heads]})
-    return RunResult(folder.name, folder.name, 0, {}, chain=(Artefact(folder),))
+    return RunResult(folder.name, folder.name, 0, {}, chain=(Run(folder),))
 
 
 def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:

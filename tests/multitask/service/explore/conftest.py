@@ -10,7 +10,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
-from multitask.service.explorer import DevSet, load_dev_sets
+from multitask.service.explorer import ExploredSet, load_dev_sets
 from tests.conftest import COURSE_TASKS
 
 
@@ -33,7 +33,7 @@ def models(tiny_encoder: Path) -> dict[str, MultitaskModel]:
 
 
 @pytest.fixture(scope="session")
-def dev_sets(models: dict[str, MultitaskModel], small_data: Path) -> dict[str, DevSet]:
+def dev_sets(models: dict[str, MultitaskModel], small_data: Path) -> dict[str, ExploredSet]:
     return load_dev_sets(models, small_data, 20)
 
 

@@ -18,7 +18,7 @@ from multitask.base.device import Runtime
 from multitask.base.runs import Weights
 from multitask.stages.finetune import Finetuning
 from multitask.stages.settings import FinetuneConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
 from multitask.training.schedulers.base import register
 from multitask.training.settings import SchedulerConfig
@@ -43,7 +43,7 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
-        begin = Start.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
+        begin = StartModel.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
         return Finetuning.load(begin, data, config, Runtime(CPU, "fp32"))
 
     return build

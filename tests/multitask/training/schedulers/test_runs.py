@@ -10,11 +10,11 @@ import torch
 from minbert.files import sha256_of_file
 from multitask.base.device import Runtime
 from multitask.base.options import RunOptions
-from multitask.base.runs import Artefact, Weights
+from multitask.base.runs import Run, Weights
 from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.stages.training_run import Start
+from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.optimizer import Optimizer
 from multitask.training.settings import OptimizerConfig
@@ -37,7 +37,7 @@ def config_of(name: str, **changes) -> FinetuneConfig:
 def run(one_layer: Path, small_data: Path, tmp_path: Path):
     """Fine-tune the tiny encoder on the small data."""
 
-    def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Artefact:
+    def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Run:
         options = RunOptions(**{"device": "cpu", "precision": "fp32", "runs": tmp_path / runs, **changes})
         return finetune(str(one_layer), small_data, config, options)
 
@@ -50,20 +50,20 @@ def problem(one_layer: Path, small_data: Path):
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        begin = Start.load(Weights(str(one_layer)), config.pooling, config.seed)
+        begin = StartModel.load(Weights(str(one_layer)), config.pooling, config.seed)
         return Finetuning.load(begin, small_data, config, Runtime(torch.device("cpu"), "fp32"))
 
     return build
 
 
-def weights(artefact: Artefact) -> dict[str, str]:
+def weights(artefact: Run) -> dict[str, str]:
     return {
         f"{path.parent.name}/{path.name}": sha256_of_file(path)
         for path in artefact.folder.glob("checkpoints/**/*.safetensors")
     }
 
 
-def lines(artefact: Artefact, watched: bool = True) -> list[dict]:
+def lines(artefact: Run, watched: bool = True) -> list[dict]:
     """metrics.jsonl without times; with `watched=False` also without watched values."""
     found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
     if not watched:
