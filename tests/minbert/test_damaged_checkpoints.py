@@ -159,26 +159,32 @@ def test_a_huge_file_is_not_read(checkpoint, file):
 # Configurations of an encoder and of sentence-transformers.
 
 
+def of_sentence_transformers(checkpoint: Path) -> None:
+    """Make the folder one of sentence-transformers."""
+    modules = [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "1_Pooling"}]
+    (checkpoint / "modules.json").write_text(json.dumps(modules))
+    change(checkpoint / "1_Pooling" / "config.json", pooling_mode="mean")
+
+
 @pytest.mark.parametrize("file", ["config.json", "1_Pooling/config.json", "sentence_bert_config.json"])
 @pytest.mark.parametrize("content", [b"[]", b"\xe9"])
 def test_json_that_is_no_configuration(checkpoint, file, content):
-    change(checkpoint / file)
-    (checkpoint / "modules.json").write_text("[]")  # a folder of sentence-transformers: all three files are read
+    of_sentence_transformers(checkpoint)  # all three files are read
     (checkpoint / file).write_bytes(content)
     assert refusal(checkpoint).startswith(f"{checkpoint / file}: ")
 
 
 @pytest.mark.parametrize("length", ["512", 2.5, True, 0])
 def test_a_sentence_length_that_is_none(checkpoint, length):
-    (checkpoint / "modules.json").write_text("[]")
+    of_sentence_transformers(checkpoint)
     path = checkpoint / "sentence_bert_config.json"
     change(path, max_seq_length=length)
     assert f"{path}: max_seq_length is {length!r}; expected a number of tokens" in refusal(checkpoint)
 
 
-def test_a_pooling_of_another_shape_names_no_pooling_that_is_known(checkpoint):
-    change(checkpoint / "1_Pooling" / "config.json", pooling_mode=5)
-    assert SentenceEncoder.load(checkpoint, device="cpu").pooling == "cls"
+def test_a_pooling_of_another_shape_is_no_pooling_that_is_known(checkpoint):
+    change(path := checkpoint / "1_Pooling" / "config.json", pooling_mode=5)
+    assert refusal(checkpoint) == f"{path}: pools by 5; to compute cls or mean, set pooling"
 
 
 # Tokenizers.

@@ -15,7 +15,7 @@ PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
 NEW = """
 from multitask.experiments.tables import experiment
 from multitask.experiments.tables import Row
-from studies.report.claims import Claim, Place
+from studies.report.claims import Claim, ClaimPlace
 from studies.study import Paper, Study
 
 PAPER = Paper("new", "New paper", "arXiv 0000.00000", "A new paper")
@@ -26,7 +26,7 @@ def table(recipes):
 def better(results):
     return results.above("row", bound=0.5)
 
-CLAIM = Claim("better", "new", "section 1", "A row is good.", "Its score is above half.", better, (Place("new"),))
+CLAIM = Claim("better", "new", "section 1", "A row is good.", "Its score is above half.", better, (ClaimPlace("new"),))
 STUDY = Study((table,), (PAPER,), claims=(CLAIM,))
 """
 

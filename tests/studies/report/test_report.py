@@ -174,7 +174,7 @@ def pages(store: Path) -> tuple[str, str]:
 
 
 def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scores(reported: Path) -> None:
-    table = tables_below(pages(reported)[1], "StudyTable 3")[0]
+    table = tables_below(pages(reported)[1], "Table 3")[0]
     good, alone = table["Good"], table["Alone"]
     for place, (column, paper) in enumerate(zip((OVERALL, *TASKS), ("0.600", "0.500", "0.700", "0.600"), strict=True)):
         scores = read_scores(reported, "good", column)
