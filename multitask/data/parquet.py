@@ -12,9 +12,7 @@ import pyarrow.parquet
 from minbert.errors import InputError
 from minbert.files import refuse_expansion
 from multitask.data.messages import checked, damaged, reason
-from multitask.data.tables import UNSUSPECTED, FileRow, OpenTable
-
-ROWS_PER_BATCH = 8192
+from multitask.data.tables import ROWS_PER_BATCH, UNSUSPECTED, FileRow, OpenTable
 
 
 def read_parquet(path: Path) -> OpenTable:

@@ -26,6 +26,7 @@ from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.messages import OnProblem, checked, damaged, listed, quote, refuse, repeated
 from multitask.data.tables import (
     MOST_BYTES,
+    ROWS_PER_BATCH,
     SEPARATORS,
     UNSUSPECTED,
     FileRow,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     import pandas  # takes 0.3 s; whoever has a data frame has imported it
 
 FRAME = "the data frame"
-ROWS_PER_BATCH = 8192
 
 csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
 

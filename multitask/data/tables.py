@@ -239,6 +239,7 @@ def _names_in(row: FileRow) -> Iterator[str]:
 
 MOST_BYTES = 1 << 24
 """A longer line is taken for a file that is not text by lines."""
+ROWS_PER_BATCH = 8192
 GZIP = ".gz"
 UNSUSPECTED = 1 << 21
 """Decompressed bytes from which on the file's own size counts: more blank lines would take many seconds."""

@@ -6,7 +6,7 @@ separately reads two sequences for each row, one after the other.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from multitask.data.markup import aligned
 from multitask.data.texts import Template, in_words
 from multitask.evaluation.task_scores import MultitaskScores, score
 from multitask.models.estimates import estimate, load_split
-from multitask.models.multitask_model import MultitaskModel, estimate_columns
+from multitask.models.multitask_model import Columns, MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task
@@ -46,8 +46,6 @@ INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_id
 
 CHECKED_ROWS = 200  # of each task, if there are dev sets
 ROWS_PER_CALL = 32
-
-TextColumns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two of pairs
 
 
 def export_onnx_with_heads(
@@ -88,7 +86,7 @@ def export_onnx_with_heads(
         write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
         model.tokenizer.save(temporary)
         write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
-        compared: dict[str, TextColumns] = {
+        compared: dict[str, Columns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
             if name in examples
             else [CHECKED, CHECKED[::-1]][: len(task.text)]
@@ -191,7 +189,7 @@ class ExportedModel:
         self.tokenizer.enable_truncation(self.description["max_length"])
         self.tokenizer.enable_padding()
 
-    def outputs(self, task: str, columns: TextColumns) -> NDArray[np.float32]:
+    def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
         """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
         words = [Template(("text",), tuple(words)) for words in self.description["tasks"][task]["words"]]
         rows, found = list(zip(*in_words(words, columns), strict=True)), []
@@ -204,7 +202,7 @@ class ExportedModel:
         return np.concatenate(found)
 
 
-def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, TextColumns]) -> float:
+def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:
     """The largest difference. Raises RuntimeError if it is too large."""
     exported, worst = ExportedModel(folder), 0.0
     for name, columns in rows.items():

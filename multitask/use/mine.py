@@ -24,6 +24,7 @@ from minbert.errors import InputError
 from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
+from multitask.data.examples import RowNumbers
 from multitask.data.messages import LOGGER, listed
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom
@@ -33,7 +34,7 @@ from multitask.models.sentence_encoder import Embedder
 from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences, unlabelled
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
-from multitask.use.search import FoundRows, search
+from multitask.use.search import search
 
 ANCHORS_PER_BLOCK = 4096
 SOURCES = ("quora", *PAIRED)
@@ -156,7 +157,7 @@ def choose(
     limit: float,
     options: HardNegatives,
     draw: np.random.Generator,
-) -> FoundRows:
+) -> RowNumbers:
     """Which of an anchor's candidates, nearest first, are taken. Those that are not usable have no rank.
 
     `limit` is the highest cosine that a negative may have.

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from minbert.errors import InputError
+from multitask.data.examples import RowNumbers
 
 EmbeddingMatrix = NDArray[np.floating[Any]] | Tensor
-FoundRows = NDArray[np.int64]
 
 CHUNK = 1024  # rows and columns of a part of the matrix, which is then a few MiB
 SEARCHED = 4096  # queries and rows of the corpus that are compared at a time: 64 MiB of cosines
@@ -54,7 +54,7 @@ def search(
     corpus: EmbeddingMatrix,
     top_k: int = 10,
     chunk: int = SEARCHED,
-    among: FoundRows | None = None,
+    among: RowNumbers | None = None,
 ) -> Neighbours:
     """The `top_k` rows of the corpus with the highest cosine to each query, or all rows if the corpus has fewer.
 
@@ -76,7 +76,7 @@ def _joined(parts: Iterable[Neighbours]) -> Neighbours:
 
 
 def _nearest(
-    queries: Tensor, corpus: Any, k: int, size: int, among: FoundRows | None, score: Callable[[Tensor, Tensor], Tensor]
+    queries: Tensor, corpus: Any, k: int, size: int, among: RowNumbers | None, score: Callable[[Tensor, Tensor], Tensor]
 ) -> Neighbours:
     """The k rows of the corpus with the highest scores [queries, rows] for each query, found `size` rows at a time."""
     count = len(corpus) if among is None else len(among)
