@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -79,7 +80,8 @@ def without_formula(value: Any) -> Any:
 
 
 def _json_writer(file: IO[str], _columns: Sequence[str]) -> WriteRows:
-    return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
+    numbers = count(1)
+    return lambda rows: file.writelines(_json(row, f"row {n}: ") + "\n" for row, n in zip(rows, numbers, strict=False))
 
 
 def _delimited_writer(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRows:
@@ -104,22 +106,22 @@ def _cell(column: str, value: Any) -> Any:
     """A value in delimited text: several labels, which are a tuple, are joined, and what is nested is JSON."""
     if isinstance(value, tuple):
         return "|".join(map(str, value))
-    return _json(value, column) if isinstance(value, list | dict | bool) else value
+    return _json(value, f"{column} ") if isinstance(value, list | dict | bool) else value
 
 
-def _json(value: Any, column: str = "") -> str:
+def _json(value: Any, place: str) -> str:
     """A row or a column's value as JSON, which has no dates and no decimal numbers, as parquet files may hold."""
-    return json.dumps(_finite(value, column), ensure_ascii=False, default=str)
+    return json.dumps(_finite(value, place), ensure_ascii=False, default=str)
 
 
-def _finite(value: Any, column: str) -> Any:
+def _finite(value: Any, place: str) -> Any:
     """A value with null in place of NaN, which JSON cannot hold. Raises InputError for Infinity."""
     if isinstance(value, dict):
-        return {name: _finite(part, column or name) for name, part in value.items()}
+        return {name: _finite(part, f"{place}{name} ") for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part, column) for part in value]
+        return [_finite(part, place) for part in value]
     if isinstance(value, float) and math.isinf(value):
-        raise InputError(f"{column} is {'-' * (value < 0)}Infinity, which JSON cannot hold; write csv or parquet")
+        raise InputError(f"{place}is {'-' * (value < 0)}Infinity, which JSON cannot hold; write csv or parquet")
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

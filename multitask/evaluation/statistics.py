@@ -260,13 +260,14 @@ def _label_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) 
 
 
 def _average_precision(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    """Mean over the labels that occur in a resample."""
+    """Mean over the labels that some, and not all, rows of a resample have."""
     gold = labels > 0.5
-    occurs = (weights @ gold.astype(np.float64)) > 0  # [samples, labels]
+    varies = (weights @ gold.astype(np.float64) > 0) & (weights @ (~gold).astype(np.float64) > 0)  # [samples, labels]
+    counts = np.where(varies.any(axis=1), varies.sum(axis=1), np.nan)
     scores = []
     for model in predictions:
         columns = [_label_precision(weights, *column) for column in zip(gold.T, model.T, strict=True)]
-        scores.append(np.sum(columns, axis=0) / np.where(occurs.any(axis=1), occurs.sum(axis=1), np.nan))
+        scores.append((np.stack(columns, axis=1) * varies).sum(axis=1) / counts)
     return np.stack(scores, axis=1)
 
 

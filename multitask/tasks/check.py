@@ -195,7 +195,7 @@ def gaps(task: Task, examples: Examples) -> list[str]:
     if undefined := undefined_on(task, labels):
         value = quote(task.names[int(labels.flat[0])]) if isinstance(task, Labelled) else f"{labels[0]:g}"
         one = f"all {len(labels):,} labels are {value}" if len(labels) > 1 else "there is only one row"
-        why = one if labels.ndim == 1 else "no row has a label"
+        why = one if labels.ndim == 1 else "each label stands in every row or in none"
         verb = "is" if len(undefined) == 1 else "are"
         found.append(f"{' and '.join(undefined)} {verb} undefined for every model, as {why}")
     if isinstance(task, Labelled):

@@ -131,14 +131,17 @@ def matthews(confusion: NDArray[np.int64]) -> float:
 def multilabel_metrics(
     predictions: NDArray[np.bool_], scores: NDArray[np.float64], labels: NDArray[np.float32]
 ) -> dict[str, Any]:
-    """Macro F1, share of rows with all labels right, mean average precision of labels that occur; of [rows, labels]."""
+    """Macro F1, share of rows with all labels right, mean average precision; of [rows, labels].
+
+    A label that no row or every row has, has no order of rows to be right about: average precision leaves it out.
+    """
     from sklearn.metrics import average_precision_score
 
     gold = labels > 0.5
     hits, counts = (predictions & gold).sum(axis=0), predictions.sum(axis=0) + gold.sum(axis=0)
     f1 = 2 * hits / np.maximum(counts, 1)
-    occurs = gold.any(axis=0)
-    precision = average_precision_score(gold[:, occurs], scores[:, occurs]) if occurs.any() else math.nan
+    varies = gold.any(axis=0) & ~gold.all(axis=0)
+    precision = average_precision_score(gold[:, varies], scores[:, varies]) if varies.any() else math.nan
     return {
         "accuracy": float((predictions == gold).all(axis=1).mean()),
         "macro_f1": float(f1.mean()),

@@ -28,7 +28,7 @@ def outputs(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
     """
     generator = np.random.default_rng(0)
     if several:
-        labels = (generator.random((EXAMPLES, 3)) < [0.5, 0.3, 0.06]).astype(np.float32)
+        labels = (generator.random((EXAMPLES, 3)) < [0.5, 0.93, 0.06]).astype(np.float32)
         scores = np.clip(0.4 * labels + 0.6 * generator.random((MODELS, EXAMPLES, 3)), 0, 1).round(1)  # with ties
         predictions = scores if metric == "average_precision" else (scores > 0.5).astype(np.float32)
     elif metric in ("accuracy", "macro_f1", "matthews", "mae", "kappa"):
@@ -56,8 +56,8 @@ def kappa(gold: Numbers, found: Numbers) -> float:
 
 
 def average_precision(gold: Numbers, found: Numbers) -> float:
-    occurs = gold.any(axis=0)
-    return sklearn.average_precision_score(gold[:, occurs], found[:, occurs]) if occurs.any() else math.nan
+    varies = np.ptp(gold, axis=0) > 0
+    return sklearn.average_precision_score(gold[:, varies], found[:, varies]) if varies.any() else math.nan
 
 
 ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {

@@ -240,7 +240,7 @@ GAPS = {
         'no row has the label "a", "c", whose F1 counts as 0: macro_f1 is at most 0.3333',
     ]),
     "multilabel": ("c", ["a", "b"], [[], []], [
-        "average_precision is undefined for every model, as no row has a label",
+        "average_precision is undefined for every model, as each label stands in every row or in none",
         'no row has the label "a", "b", whose F1 counts as 0: macro_f1 is at most 0.0000',
     ]),
     "regression": ("c", None, [2, 2.0000001], [

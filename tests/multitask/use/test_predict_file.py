@@ -181,7 +181,7 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
     [
         ([1, 2, "three"], "o.parquet", "no common type in parquet"),
         ([10**30], "o.parquet", "no common type in parquet"),
-        ([float("inf")], "o.jsonl", "note is Infinity, which JSON cannot hold"),
+        ([1, float("inf")], "o.jsonl", "row 2: note is Infinity, which JSON cannot hold"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, message):
