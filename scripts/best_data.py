@@ -27,7 +27,7 @@ from multitask.data.examples import Examples
 from multitask.data.tables import FileRow
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import load_rows
-from multitask.tasks.treebank_phrases import HELD_OUT, SENTENCE_COPIES, course_rows, write_course_rows
+from studies.multitask_report.treebank_phrases import HELD_OUT, SENTENCE_COPIES, course_rows, write_course_rows
 
 NEAR = 0.7
 """Share of common words, of all words of two sentences, from which they count as nearly the same."""

@@ -15,7 +15,7 @@ from multitask.data.tables import FileRow
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
 from multitask.tasks.task import Split
-from multitask.tasks.treebank_phrases import course_rows, write_course_rows
+from studies.multitask_report.treebank_phrases import course_rows, write_course_rows
 
 
 def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]]:

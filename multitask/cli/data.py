@@ -4,12 +4,10 @@ import sys
 
 from minbert.tokenizer import load_tokenizer
 from multitask.base.runs import locate_model
-from multitask.cli.data_commands import Check, Domains, Fetch, Phrases, Sample
+from multitask.cli.data_commands import Check, Fetch, Sample
 from multitask.data import fetch as published
 from multitask.data.fetch import copy_sample
-from multitask.tasks.captions_and_news import write_captions_and_news
 from multitask.tasks.check import check_data
-from multitask.tasks.treebank_phrases import write_phrases
 
 
 def check(options: Check) -> int:
@@ -33,18 +31,6 @@ def fetch(options: Fetch) -> None:
         print(path)
     for name, terms in {source.name: source.terms for source in sources}.items():
         print(f"terms of {name}: {terms}")
-
-
-def domains(options: Domains) -> None:
-    """Write a text file for each domain."""
-    for path, count in write_captions_and_news(options.folder, options.suites_data).items():
-        print(f"{path}: {count:,} sentences")
-
-
-def phrases(options: Phrases) -> None:
-    """Write a data folder with phrases; print their number."""
-    sentences, found = write_phrases(options.folder, options.trees, options.output)
-    print(f"{options.output}: {found:,} phrases added to {sentences:,} sentences")
 
 
 def sample(options: Sample) -> None:

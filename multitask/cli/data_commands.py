@@ -41,35 +41,6 @@ class Fetch:
 
 
 @settings
-class Domains:
-    """Write the captions and the news of the course's similarity training set into files of their own.
-
-    SentEval's copy of STS Benchmark tells which sentences are captions and which are news.
-    """
-
-    folder: Path = field(metadata=POSITIONAL)
-    """Data folder with sts-train.csv."""
-    suites_data: Path = Path("data/senteval")
-    """SentEval's data folder."""
-
-
-@settings
-class Phrases:
-    """Copy the course's data to a new folder, with phrases of the Stanford Sentiment Treebank for training.
-
-    The treebank labels every phrase of a sentence. Whole sentences stand in the new file three times. Training rows
-    that a dev or test set has are left out.
-    """
-
-    folder: Path = field(metadata=POSITIONAL)
-    """Data folder with the files of sentiment, paraphrase and similarity."""
-    trees: Path = field(metadata=POSITIONAL)
-    """train.txt of the treebank, from trainDevTestTrees_PTB.zip at https://nlp.stanford.edu/sentiment."""
-    output: Path = field(metadata=POSITIONAL)
-    """Folder to write."""
-
-
-@settings
 class Sample:
     """Copy the sample data that comes with the package; a checkout has it in data/ already."""
 
@@ -77,10 +48,10 @@ class Sample:
     """Folder to write. Commands look for the sample in data/sample."""
 
 
-NAMED = {"check": Check, "sample": Sample, "fetch": Fetch, "domains": Domains, "phrases": Phrases}
+NAMED = {"check": Check, "sample": Sample, "fetch": Fetch}
 DATA_COMMANDS = Group(
     "data",
-    "Check a data folder, copy the sample, download data sets, or derive others from them.",
+    "Check a data folder, copy the sample, or download data sets.",
     tuple(Command(name, options, f"multitask.cli.data:{name}") for name, options in NAMED.items()),
     DATA,
 )

@@ -42,8 +42,6 @@ PAIRS = Layout("positive_pairs.tsv", ("sentence1", "sentence2"))
 """Two sentences with the same meaning."""
 SENTENCES = Layout("sentences.txt", ("text",))
 """One sentence per line; blank lines are left out."""
-CAPTIONS_FILE = "captions.txt"
-NEWS_FILE = "news.txt"
 PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
 """Sources that are files of triplets and pairs."""
 
@@ -112,8 +110,6 @@ def training_sentences(name: str, data: Path, limit: int | None = None, option: 
     Raises InputError if the name is unknown, or the file is missing or malformed; errors name the `option`.
     """
     if path := text_file(name, files_folder(data)):
-        if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
-            raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
         if not path.exists():
             if not (there := _sources_in(data)):
                 file_size(path)  # raises, and names another folder

@@ -37,8 +37,6 @@ PROMISED = {
         "data check",
         "data sample",
         "data fetch",
-        "data domains",
-        "data phrases",
     ),
     *(f"experiments {name}" for name in ("run", "plan", "list", "show")),
 }
@@ -82,7 +80,7 @@ def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pyte
         (line,) = re.findall(rf"^  {found.name} +(\S.*)$", text, re.MULTILINE)
         assert line == found.help.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 120
-    assert all(f"  {name} " in page(capsys, "data") for name in ("check", "fetch", "domains", "phrases"))
+    assert all(f"  {name} " in page(capsys, "data") for name in ("check", "fetch", "sample"))
     assert text.index("Train a model:") < text.index("Use a model:") < text.index("Data:") < text.index("Studies:")
 
 

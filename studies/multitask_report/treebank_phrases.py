@@ -1,8 +1,12 @@
-"""Add phrases of the Stanford Sentiment Treebank to the course's sentiment training set.
+"""Add phrases of the Stanford Sentiment Treebank to the course's sentiment training set, for the preset `best`.
+
+    python -m studies.multitask_report.treebank_phrases DATA TREES OUTPUT
 
 The treebank labels every phrase of a sentence's tree (Socher et al., EMNLP 2013). The course's file has the sentences.
+TREES is train.txt of trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment.
 """
 
+import argparse
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -122,3 +126,20 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
         if begun or not phrases:
             raise malformed
         yield phrases
+
+
+def main() -> None:
+    """Write the folder and say how many phrases were added; exit with 2 on bad input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "trees", "output"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args()
+    try:
+        sentences, phrases = write_phrases(given.data, given.trees, given.output)
+    except InputError as error:
+        parser.error(str(error))
+    print(f"{given.output}: {phrases:,} phrases added to {sentences:,} sentences")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,12 @@
-"""Write the captions and the news of the course's similarity training set into files of their own.
+"""Write the captions and the news of the course's similarity training set into files of their own, for `domains`.
+
+    python -m studies.gradient_paradigm.captions_and_news DATA SENTEVAL
 
 The course's set is a shuffled STS Benchmark without the column of genres (Cer et al., SemEval 2017, table 2), which
 SentEval's copy has.
 """
 
+import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,10 +16,10 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.tables import text_lines
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
-from multitask.tasks.sources import CAPTIONS_FILE, NEWS_FILE
 from multitask.tasks.task import Split
 
-FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}
+FILES = {"main-captions": "captions.txt", "main-news": "news.txt"}
+"""The file of each genre."""
 
 
 def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
@@ -77,3 +80,21 @@ def _held_out(data: Path) -> set[int]:
 def _hashed(columns: Iterable[Iterable[str]]) -> list[tuple[int, ...]]:
     """Hashes of pairs that ignore tokenisation and case, since one of the two copies is tokenised."""
     return list(zip(*(hash_sentences(column).tolist() for column in columns), strict=True))
+
+
+def main() -> None:
+    """Write both files and say how many sentences they have; exit with 2 on bad input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "senteval"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args()
+    try:
+        written = write_captions_and_news(given.data, given.senteval)
+    except InputError as error:
+        parser.error(str(error))
+    for path, count in written.items():
+        print(f"{path}: {count:,} sentences")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from minbert.errors import InputError
-from multitask.cli.main import main
-from multitask.tasks.captions_and_news import write_captions_and_news
+from studies.gradient_paradigm.captions_and_news import main, write_captions_and_news
 
 PAIRS = [
     ("A man isn't eating.", "Someone eats, slowly.", "2.0"),
@@ -48,8 +47,9 @@ def suites(tmp_path: Path) -> Path:
     return tmp_path / "senteval"
 
 
-def test_each_sentence_goes_once_to_the_file_of_its_genre(data, suites, capsys):
-    assert main(["data", "domains", str(data), "--suites-data", str(suites)]) == 0
+def test_each_sentence_goes_once_to_the_file_of_its_genre(data, suites, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["captions_and_news", str(data), str(suites)])
+    main()
     captions = ["A man isn't eating.", "Someone eats, slowly.", "A dog (black) runs."]
     assert (data / "captions.txt").read_text(encoding="utf-8").splitlines() == captions
     assert (data / "news.txt").read_text(encoding="utf-8").splitlines() == [PAIRS[1][0], PAIRS[1][1]]
@@ -65,10 +65,12 @@ def test_sentences_of_dev_and_test_are_left_out(data, suites):
     assert (data / "news.txt").read_text() == "13 killed in attack\n"
 
 
-def test_other_text_is_not_overwritten(data, suites):
+def test_other_text_is_not_overwritten(data, suites, capsys, monkeypatch):
     (data / "news.txt").write_text("my own\n")
-    with pytest.raises(InputError, match=r"news.txt: the file exists and has other text"):
-        write_captions_and_news(data, suites)
+    monkeypatch.setattr("sys.argv", ["captions_and_news", str(data), str(suites)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "news.txt: the file exists and has other text" in capsys.readouterr().err
     assert not (data / "captions.txt").exists()
     (data / "news.txt").unlink()
     assert write_captions_and_news(data, suites) == write_captions_and_news(data, suites)

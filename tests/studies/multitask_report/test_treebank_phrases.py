@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.cli.main import main
 from multitask.data.fetch import CHECKOUT
-from multitask.tasks.treebank_phrases import read_trees, write_phrases
+from studies.multitask_report.treebank_phrases import main, read_trees, write_phrases
 
 TREE = "(4 (3 (2 A) (3 gem)) (3 (2 ,) (3 (3 truly) (2 .))))"
 WORDS = st.text("abc'é&-$.", min_size=1, max_size=4)
@@ -53,11 +52,12 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_phrases_of_training_sentences_are_added_except_sentences_that_are_scored(data, tmp_path, capsys):
+def test_phrases_of_training_sentences_are_added_except_sentences_that_are_scored(data, tmp_path, capsys, monkeypatch):
     trees = tmp_path / "train.txt"
     punctuated = "(1 (1 (2 No) (0 (2 tree) (2 !))) (2 .))"
     trees.write_text(f"{TREE}\n(1 (2 Other) (1 words))\n(2 (3 a) (2 gem))\n{punctuated}\n")
-    assert main(["data", "phrases", str(data), str(trees), str(tmp_path / "new")]) == 0
+    monkeypatch.setattr("sys.argv", ["treebank_phrases", str(data), str(trees), str(tmp_path / "new")])
+    main()
     assert capsys.readouterr().out == f"{tmp_path}/new: 10 phrases added to 2 sentences\n"
     with (tmp_path / "new" / "ids-sst-train.csv").open(encoding="utf-8", newline="") as file:
         found = [(row["sentence"], row["sentiment"]) for row in csv.DictReader(file, delimiter="\t")]
@@ -97,10 +97,12 @@ def test_what_is_no_tree_is_refused_and_nothing_is_written(data, tmp_path, line)
     assert not (tmp_path / "new").exists()
 
 
-def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_path):
+def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_path, capsys, monkeypatch):
     trees = tmp_path / "train.txt"
     trees.write_text("(1 (2 Other) (1 words))\n")
     with pytest.raises(InputError, match=r"no tree of a sentence in .*ids-sst-train.csv"):
         write_phrases(data, trees, tmp_path / "new")
-    with pytest.raises(InputError, match="exists already"):
-        write_phrases(data, trees, data)
+    monkeypatch.setattr("sys.argv", ["treebank_phrases", str(data), str(trees), str(data)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "exists already" in capsys.readouterr().err
