@@ -16,7 +16,7 @@ from torch.nn.functional import layer_norm
 from minbert.attention import attend_packed
 from minbert.errors import InputError
 from minbert.model import BertModel, Layer
-from minbert.packing import PackedBatch
+from minbert.packing import PackedBatch, collect
 
 ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
@@ -108,7 +108,7 @@ class Bf16Model(BertModel):
                     layer.set_submodule(name, replacement)
         self.eval().requires_grad_(requires_grad=False)
 
-    def forward_packed(self, batch: PackedBatch, recompute: bool = False) -> Tensor:
+    def forward_packed(self, batch: PackedBatch, recompute: bool = False, first_only: bool = False) -> Tensor:
         """`BertModel.forward_packed`, with the layers written out."""
         self._refuse_beyond_length(max(block.width for block in batch.blocks))
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
@@ -117,14 +117,17 @@ class Bf16Model(BertModel):
         def attend(query_key_value: Tensor) -> Tensor:
             return attend_packed(query_key_value, batch, head_size, 0.0, training=False)
 
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, start=1):
             assert isinstance(layer, Layer)
+            kept = batch.offsets[:-1] if first_only and number == len(self.layers) else None
             if not layer.output.in_features:
-                hidden = layer(hidden, attend)
+                hidden = layer(hidden, attend, kept)
                 continue
             attention, norm, last = layer.attention, layer.attention_norm, layer.output_norm
-            context = attention.output.forward(attend(attention.query_key_value.forward(hidden)))
-            hidden = layer_norm(hidden + context, width, norm.weight, norm.bias, epsilon)
+            context = attend(attention.query_key_value.forward(hidden))
+            if kept is not None:
+                context, hidden = collect(context, kept), collect(hidden, kept)
+            hidden = layer_norm(hidden + attention.output.forward(context), width, norm.weight, norm.bias, epsilon)
             transformed = layer.output.forward(layer.intermediate.forward(hidden))
             hidden = layer_norm(hidden + transformed, width, last.weight, last.bias, epsilon)
         return hidden

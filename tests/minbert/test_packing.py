@@ -39,7 +39,11 @@ def sentences_of(lengths: list[int]) -> list[NDArray[np.int64]]:
 
 def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
     probe = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(0))
-    used = [parameter for name, parameter in model.named_parameters() if not name.startswith("pooler")]
+    used = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and not name.startswith("pooler")
+    ]
     return list(torch.autograd.grad((hidden * probe).sum() / len(hidden), used))
 
 
@@ -133,6 +137,22 @@ def test_recomputed_layers_give_the_same_bits_and_keep_less(precision):
     assert all(torch.equal(*pair) for pair in zip(whole, recomputed, strict=True))
     assert torch.equal(draw, next_draw)  # the generator ends where it would without
     assert little < much / 4
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_first_tokens_alone_are_those_of_all_tokens(frozen, recompute):
+    model, batch = small_model(), PackedBatch.from_sequences(sentences_of([30, 17, 1, 5, 40]))
+    model.freeze(frozen)
+    first = model.forward_packed(batch)[batch.offsets[:-1]]
+    alone = model.forward_packed(batch, recompute, first_only=True)
+    sizes: list[int] = []
+    model.layers[-1].intermediate.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    model.forward_packed(batch, first_only=True)
+    assert sizes == [len(batch)]
+    torch.testing.assert_close(alone, first, rtol=0, atol=LIMIT)
+    for theirs, ours in zip(gradients(model, first), gradients(model, alone), strict=True):
+        assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
 
 
 @settings(max_examples=5, deadline=None)
