@@ -135,8 +135,8 @@ def main() -> None:
     with atomic_folder(given.output) as folder:
         for name, task in tasks.items():
             numbered = [{**row, "id": str(number)} for number, row in enumerate(rows[name])]
-            write_course_rows(folder / Path(task.sources["train"].file).name, task, numbered)
-            for path in (Path(task.sources[split].file) for split in HELD_OUT):
+            write_course_rows(folder / Path(task.files.splits["train"].file).name, task, numbered)
+            for path in (Path(task.files.splits[split].file) for split in HELD_OUT):
                 shutil.copyfile(path, folder / path.name)
             print(f"{name}: {len(numbered):,} training rows")
 

@@ -37,8 +37,8 @@ def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]
                 "dev": dev,
             }
             for split, written in parts_of.items():
-                write_course_rows(temporary / Path(task.sources[split].file).name, task, written)
-            test = Path(task.sources["test"].file)
+                write_course_rows(temporary / Path(task.files.splits[split].file).name, task, written)
+            test = Path(task.files.splits["test"].file)
             shutil.copyfile(test, temporary / test.name)
     return sizes
 

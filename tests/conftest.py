@@ -5,10 +5,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any, TypeVar
 
 import huggingface_hub.constants
 import pytest
@@ -21,7 +23,7 @@ from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
 from multitask.tasks.declarations import COURSE, load_tasks
-from multitask.tasks.task import Split
+from multitask.tasks.task import Split, Task
 from tests.minbert.hub import Hub, running
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +43,12 @@ SLOW_IMPORTS = [
 ]
 COURSE_TASKS = load_tasks(COURSE)
 """The course's tasks, where their files do not matter."""
+Declared = TypeVar("Declared", bound=Task)
+
+
+def with_files(task: Declared, **changes: Any) -> Declared:
+    """A task with changed files: where its rows are, how to read them."""
+    return replace(task, files=replace(task.files, **changes))
 
 
 @pytest.fixture(scope="session", autouse=True)

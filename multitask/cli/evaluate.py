@@ -86,8 +86,9 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
         return load_split(model, data, options.split, names, labelled=True)
     if len(names) > 1:
         raise InputError(f"--input needs --task: the model has {', '.join(names)}")
-    task = replace(model.tasks[names[0]], id=None)
-    task = replace(task.reading(options.text) if options.text else task, label=options.label or task.label)
+    task = model.tasks[names[0]]
+    task = task.reading(options.text) if options.text else task
+    task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
     declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
     file_format = declared.file_format.of_form(suffixes(options.input)[0])
     file_format = replace(file_format, separator=options.separator or file_format.separator)

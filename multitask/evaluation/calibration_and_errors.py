@@ -108,7 +108,7 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
     return [
         {
             "row": int(row if examples.numbers is None else examples.numbers[row]),
-            **{column: texts[row] for column, texts in zip(task.text, examples.sentences, strict=True)},
+            **{column: texts[row] for column, texts in zip(task.files.text, examples.sentences, strict=True)},
             "label": label,
             "predicted": prediction,
             measure: float(wrong[row]),

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from itertools import compress
@@ -30,9 +30,6 @@ from multitask.tasks.task import Split, Task
 
 Estimates = Mapping[str, NDArray[np.float64]]
 """For each task the values that `Task.estimate` gives, [rows, ...] in file order."""
-
-OF_THE_MODEL = ("name", "metric", "weight", "prediction_file", "prediction_column")
-"""Fields of a task that do not say where and how its files are read."""
 
 
 def load_split(
@@ -68,12 +65,13 @@ def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
     if type(task) is not type(declared):
         raise declared.problem(f"kind is {declared.kind}; the model was trained for {task.kind}")
-    where = [field.name for field in fields(Task) if field.name not in OF_THE_MODEL]
+    labels: dict[str, Any] = {}
     if isinstance(task, Labelled) and isinstance(declared, Labelled):
         if declared.names not in ((), task.names):
             raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
-        where += ["aliases", "labels"] if declared.labels else ["aliases"]  # which may be declared as numbers
-    return replace(task, **{name: getattr(declared, name) for name in where})
+        # Labels may be declared as numbers.
+        labels = {"aliases": declared.aliases, "labels": declared.labels or task.labels}
+    return replace(task, files=declared.files, **labels)
 
 
 def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:

@@ -118,7 +118,7 @@ class MultitaskModel(nn.Module):
 
     def reads(self, task: str) -> tuple[tuple[Template, ...], bool]:
         """How a task's inputs are made of the same sentences: tasks with equal answers share a pass of the encoder."""
-        return self.tasks[task].words, self.reads_jointly(task)
+        return self.tasks[task].files.words, self.reads_jointly(task)
 
     def predict(self, task: str, rows: RowsToPredict) -> list[Prediction]:
         """Predict a task for any rows: a prediction for each, in their order.
@@ -145,14 +145,14 @@ class MultitaskModel(nn.Module):
             self.unread.warn("predicted texts")
             return predicted
         table, named = table_of(rows.rename(columns=str)), tasks_for(self, None, tasks)  # columns are named by texts
-        reads = {name: self.tasks[name].text_columns for name in named}
+        reads = {name: self.tasks[name].files.text_columns for name in named}
         fitting = [name for name in named if tasks is not None or all(map(table.has, reads[name]))]
         if not fitting:
             looked_for = " or ".join(dict.fromkeys(map(listed, reads.values())))
             raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
         table.require([column for name in fitting for column in reads[name]])
         numbered, found = list(table.rows), dict[str, list[Prediction]]()
-        keys = {name: (self.tasks[name].contents, self.tasks[name].file_format.missing) for name in fitting}
+        keys = {name: (self.tasks[name].files.contents, self.tasks[name].file_format.missing) for name in fitting}
         for (contents, missing), together in grouped(keys).items():
             made = texts_of_rows(replace(table, format=Format(missing=missing)), numbered, contents)
             texts = list(map(list, zip(*made, strict=True))) or [[]]
@@ -337,7 +337,7 @@ def tasks_for(model: MultitaskModel, width: int | None, tasks: Sequence[str] | N
     Raises InputError if one of them does not.
     """
     kind = "pairs of sentences" if width == 2 else "sentences"
-    fitting = [name for name, task in model.tasks.items() if width in (None, len(task.text))]
+    fitting = [name for name, task in model.tasks.items() if width in (None, len(task.files.text))]
     for name in tasks or ():
         if name not in model.tasks:
             raise InputError(f'the model has no task "{name}"; it has {", ".join(model.tasks)}')

@@ -129,7 +129,7 @@ def _tokens(
     jointly, words = model.reads_jointly(task), words_of(texts)
     backend = model.tokenizer.backend
     backend.enable_truncation(model.max_length or model.tokenizer.max_length)
-    around = model.tasks[task].words
+    around = model.tasks[task].files.words
     whole = [text for (text,) in in_words(around, [[text] for text in texts])]
     before = [len(made.words[0].lstrip()) for made in around]  # characters that no one typed
     encodings = backend.encode_batch([tuple(whole)] if jointly else whole)

@@ -120,7 +120,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     else:
         labels = [_shown(task, label) for label in written(task, np.asarray(part.labels))]
         sentences = dict(zip(part.sentences[0], labels, strict=True))
-    return ExploredSet(task.text, sentences, rows, len(everything))
+    return ExploredSet(task.files.text, sentences, rows, len(everything))
 
 
 def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:

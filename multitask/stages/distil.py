@@ -205,7 +205,7 @@ def mined_pairs(
 
 def without_evaluated(parts: Sequence[tuple[list[str], ...]], task: Task, dev: Examples) -> list[tuple[list[str], ...]]:
     """The sentences or pairs that neither the dev set nor the test set of their task has, pairs in either order."""
-    test = load_test_rows(task) if task.test is not None and task.test.exists() else None
+    test = load_test_rows(task) if (source := task.files.test) is not None and source.exists() else None
     evaluated = [dev] if test is None else [dev, test]
     known = reduce(or_, [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated])
     seen = known.pairs_seen if task.pair else known.sentences_seen

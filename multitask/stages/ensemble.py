@@ -170,8 +170,8 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, MemberRows]:
     for name, task in tasks.items():
         dev[name] = load_rows(task, "dev")
         warn_of_gaps(task, dev[name])
-        if task.test is not None and not task.test.exists():
-            logger.warning("%s: no such file; no test predictions for %s", task.test, name)
+        if (source := task.files.test) is not None and not source.exists():
+            logger.warning("%s: no such file; no test predictions for %s", source, name)
         elif (rows := load_test_rows(task)) is not None:
             test[name] = rows
     return {"dev": dev, "test": test}

@@ -68,7 +68,7 @@ def similarity_dev_set(data: Path) -> Examples | None:
     None if the data declares another task or none, lacks the file, or has a single sentence.
     """
     task = load_tasks(data).get("similarity")
-    if not isinstance(task, Cosine) or not task.has_positives or task.dev is None:
+    if not isinstance(task, Cosine) or not task.has_positives or task.files.dev is None:
         return None
     path = task.source("dev").path
     if path is None or not path.is_file():

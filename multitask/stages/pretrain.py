@@ -95,7 +95,8 @@ def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
     remedies = ["add --select last, which keeps the last state"] if config.select != "last" else []
     remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
     tasks = load_tasks(data)
-    dev = {name: task.dev or task.source("train") for name, task in tasks.items() if task.pair and task.outputs <= 1}
+    pairs = {name: task for name, task in tasks.items() if task.pair and task.outputs <= 1}
+    dev = {name: task.files.dev or task.source("train") for name, task in pairs.items()}
     if others := [other for other, source in dev.items() if other != name and source.exists()]:
         remedies = [f"name another task of pairs ({', '.join(others)})", *remedies]
     needed = f"which the best state is chosen on; {' or '.join(remedies)}"

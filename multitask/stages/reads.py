@@ -27,10 +27,10 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
         {
             "name": task.name,
             **task.declaration(),
-            "dialect": task.format.changed(),
+            "dialect": task.files.format.changed(),
             "weight": task.weight,
-            "splits": [_format(source) for source in (task.train, task.dev, task.test)],
-            **({"held_out": task.dev_share} if task.dev is None else {}),  # no training rows
+            "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
+            **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
             **({"reading": READING} if task.prediction_file is None else {}),
         }
         for task in tasks
@@ -46,8 +46,12 @@ def _format(source: RowsFrom | None) -> list[Any] | None:
 
 def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
     """Hashes of what the tasks' rows are read from. A task without a development file reads training rows for it."""
-    sources = {task.name: task.train if split == "dev" and task.dev is None else getattr(task, split) for task in tasks}
+    sources = {task.name: _source_of(task, split) for task in tasks}
     return {name: _fingerprint(source) if source and source.exists() else None for name, source in sources.items()}
+
+
+def _source_of(task: Task, split: Split) -> RowsFrom | None:
+    return task.files.splits.get("train" if split == "dev" and task.files.dev is None else split)
 
 
 def _fingerprint(source: RowsFrom) -> str | None:
@@ -64,7 +68,7 @@ def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SP
         split = SPLITS_BY_USE[use]
         for name, fingerprint in inputs.get(use, {}).items():
             if name in tasks and rows_of([tasks[name]], split)[name] != fingerprint:
-                return getattr(tasks[name], split) or tasks[name].train
+                return _source_of(tasks[name], split) or tasks[name].files.train
     return None
 
 

@@ -78,13 +78,13 @@ class DataReport:
 
     def add_task(self, task: Task) -> None:
         """Read the files of a task."""
-        missing = [source for source in task.sources.values() if not source.exists()]
+        missing = [source for source in task.files.splits.values() if not source.exists()]
         for source in missing:
             if self.declared:
                 self._problems.setdefault(source.file, {})[str(task.problem(f"{source.file}: no such file"))] = None
-            elif len(missing) < len(task.sources):
+            elif len(missing) < len(task.files.splits):
                 self.absent.append(Path(source.file).name)
-        for split, source in task.sources.items():
+        for split, source in task.files.splits.items():
             if source in missing:
                 continue
             with self._problems_of(source.file) as problems:
@@ -218,9 +218,9 @@ def _gaps_of_dev(task: Task, split: Split, examples: Examples) -> list[str]:
     """The gaps of development rows; without any, of those that a training holds out."""
     if isinstance(task, Labelled) and not task.labels:  # the training rows could not be read
         return []
-    if split == "train" and task.dev is None:
+    if split == "train" and task.files.dev is None:
         with suppress(InputError):  # too few rows
-            return gaps(task, held_out_part(examples, held_out(examples, task.dev_share)[1]))
+            return gaps(task, held_out_part(examples, held_out(examples, task.files.dev_share)[1]))
     return gaps(task, examples) if split == "dev" else []
 
 

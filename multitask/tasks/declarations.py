@@ -4,17 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
-from minbert.settings import read_as
+from minbert.settings import as_json, read_as
 from multitask.data.messages import plain, quote
 from multitask.data.tables import HUB, Format, RowsFrom
 from multitask.tasks.kinds import KINDS
-from multitask.tasks.task import SPLITS, Split, Task
+from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
 COURSE = Path(__file__).with_name("course.toml")
+Part = TypeVar("Part")
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 """The course's tasks that a training takes if none are named."""
 
@@ -40,7 +41,7 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
-    read = {source.file for task in tasks.values() for source in task.sources.values()}
+    read = {source.file for task in tasks.values() for source in task.files.splits.values()}
     if unread := [file for file in formats if str(root / file) not in read]:
         raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
     return tasks
@@ -76,13 +77,20 @@ def task_of(name: str, declaration: Any) -> Task:
     kind = KINDS.get(str(found := values.pop("kind", "missing")))
     if kind is None:
         raise InputError(f"tasks.{name}: kind is {plain(str(found))}; expected one of: {', '.join(KINDS)}")
-    known = [field.name for field in fields(kind) if field.name != "name"]
+    if isinstance(values.get("text"), str):
+        values["text"] = [values["text"]]
+    parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (Format, TaskFiles, kind)}
+    known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files")]
     if unknown := [key for key in values if key not in known]:
         fields_of_kind = ", ".join(["kind", "file", "split", *known])
         raise InputError(f"tasks.{name}: {found} has no field {plain(unknown[0])}; it has {fields_of_kind}")
-    if isinstance(values.get("text"), str):
-        values["text"] = [values["text"]]
-    return read_as(kind, json.dumps({**values, "name": name}, default=str), f"tasks.{name}")
+
+    def read(part: type[Part], **more: Any) -> Part:
+        own = {key: value for key, value in values.items() if key in parts[part]}
+        return read_as(part, json.dumps(own | more, default=str), f"tasks.{name}")
+
+    files = replace(read(TaskFiles), format=read(Format))
+    return read(kind, name=name, files=as_json(files))
 
 
 def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) -> Task:
@@ -99,10 +107,10 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
             expected = 'expected "FILE" or {file = "FILE", split = "NAME"}'
             raise InputError(f"tasks.{name}: {split} is {quote(source)}; {expected}")
     task = task_of(name, values)
-    if task.train is None:
+    if task.files.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.sources}
-    return replace(task, **located)
+    located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
+    return replace(task, files=replace(task.files, **located))
 
 
 def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> RowsFrom:

@@ -8,7 +8,7 @@ playing a guitar.", "A man plays a flute.") -> 2.4.
 import logging
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ from multitask.tasks.scores import (
     regression_metrics,
     weighted_mean,
 )
-from multitask.tasks.task import AtLeastZero, Finite, Task
+from multitask.tasks.task import TUNED, AtLeastZero, Finite, Task
 
 logger = logging.getLogger("multitask")
 
@@ -81,7 +81,7 @@ class Classification(Labelled):
         return self.ordinal or super().numeric
 
     def labels_from(self, row: FileRow) -> str | None:
-        name = label_name(row.get(self.label_columns[0]))
+        name = label_name(row.get(self.files.label_columns[0]))
         return None if name is None else sys.intern(self._label_of(name))  # one object a class, not one a row
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
@@ -155,25 +155,27 @@ class MultiLabel(Labelled):
     metric: Literal["macro_f1", "average_precision", "accuracy"] = "macro_f1"
     label_separator: str = "|"
     empty: Literal["none"] | None = None
-    thresholds: tuple[Finite, ...] = ()
+    thresholds: tuple[Finite, ...] = field(default=(), metadata=TUNED)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str) and not self.labels:
-            object.__setattr__(self, "labels", self.label)
+        columns = self.files.label
+        if not isinstance(columns, str) and not self.labels:
+            object.__setattr__(self, "labels", columns)
         super().__post_init__()
-        if not isinstance(self.label, str) and self.names != self.label:
+        if not isinstance(columns, str) and self.names != columns:
             raise InputError("labels are named by their columns; leave out either labels or the list of columns")
         if len(self.thresholds) not in (0, len(self.labels)):
             raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
     def labels_from(self, row: FileRow) -> tuple[str, ...] | None:
-        if isinstance(self.label, str):
-            found = parts(row.get(self.label), self.label_separator)
+        columns = self.files.label
+        if isinstance(columns, str):
+            found = parts(row.get(columns), self.label_separator)
             if found is None:
                 return () if self.empty else None
             return tuple(dict.fromkeys(map(self._label_of, found)))
         applies = {}
-        for column in self.label:
+        for column in columns:
             try:
                 applies[column] = flag(row.get(column))
             except ValueError as error:
@@ -235,7 +237,7 @@ class Regression(Task):
 
     def labels_from(self, row: FileRow) -> float | None:
         low, high = self.range or (-math.inf, math.inf)
-        value = number(row.get(self.label_columns[0]))
+        value = number(row.get(self.files.label_columns[0]))
         if value is None:
             return None
         if math.isnan(value) or not low <= value <= high:

@@ -21,7 +21,7 @@ from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.invisible import REMOVED, seen, spelled
 from multitask.data.messages import listed, plain, quote
-from multitask.tasks.task import AtLeastZero, Positive, Task
+from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LARGEST = float(np.finfo(np.float32).max)
@@ -137,7 +137,7 @@ class Labelled(Task):
     aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     class_weights: ClassWeights = None
     focal: AtLeastZero = 0.0
-    temperature: Positive = 1.0
+    temperature: Positive = field(default=1.0, metadata=TUNED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,8 +179,8 @@ class Labelled(Task):
         names = self.names or training.classes
         if len(names) > MOST_CLASSES:
             raise self.problem(
-                f"{training.source} has {len(names):,} different labels in {self.label_columns[0]}; expected at most "
-                f"{MOST_CLASSES:,} (of numbers, declare a regression)"
+                f"{training.source} has {len(names):,} different labels in {self.files.label_columns[0]}; expected at "
+                f"most {MOST_CLASSES:,} (of numbers, declare a regression)"
             )
         if len(names) < 2:
             found = f"only the label {plain(names[0])}" if names else "no label"

@@ -23,7 +23,7 @@ from multitask.data.tables import FileRow, Format, MissingSplitError, OpenTable,
 from multitask.tasks.kinds import Regression
 from multitask.tasks.label_hints import NO_VALUE, label_hints
 from multitask.tasks.labels import number
-from multitask.tasks.task import Split, Task
+from multitask.tasks.task import Split, Task, TaskFiles
 
 logger = logging.getLogger("multitask")
 
@@ -38,10 +38,10 @@ def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Example
     missing or malformed.
     """
     labelled = split != "test" if labelled is None else labelled
-    if split == "test" or task.dev is not None:
+    if split == "test" or task.files.dev is not None:
         return read_examples(task, task.source(split), labelled)
     whole = read_examples(task, task.source("train"), labelled=True)
-    training, dev = held_out(whole, task.dev_share)
+    training, dev = held_out(whole, task.files.dev_share)
     if split == "dev":
         logger.info("%s: %d of %d training rows are its development set", task.name, len(dev), len(whole))
     return whole.take(training) if split == "train" else held_out_part(whole, dev)
@@ -57,7 +57,7 @@ def load_test_rows(task: Task) -> Examples | None:
 
     `file` declares a test set, too, whether or not there is one. Raises InputError if a file is missing or malformed.
     """
-    if task.test is None:
+    if task.files.test is None:
         return None
     try:
         return load_rows(task, "test")
@@ -166,8 +166,9 @@ def read_examples(task: Task, source: RowsFrom, labelled: bool, on_problem: OnPr
             `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
             legal.
     """
-    weight = task.weight if labelled and source == task.train and isinstance(task.weight, str) else None
-    return examples_of(task, open_table(source, task.format, on_problem), str(source), labelled, on_problem, weight)
+    weight = task.weight if labelled and source == task.files.train and isinstance(task.weight, str) else None
+    table = open_table(source, task.files.format, on_problem)
+    return examples_of(task, table, str(source), labelled, on_problem, weight)
 
 
 def examples_of(
@@ -179,9 +180,10 @@ def examples_of(
     weight: str | None = None,
 ) -> Examples:
     """The rows of an open table as rows of a task; see `read_examples`. `weight` is the column of their weights."""
-    needed = [column for column in (task.id, weight) if column is not None]
-    table.require((*needed, *task.text_columns, *(task.label_columns if labelled else ())))
-    contents, rows = task.contents, list[list[str]]()
+    files = task.files
+    needed = [column for column in (files.id, weight) if column is not None]
+    table.require((*needed, *files.text_columns, *(files.label_columns if labelled else ())))
+    contents, rows = files.contents, list[list[str]]()
     numbers: list[int] = []
     labels: list[Any] = []
     ids: list[str] = []
@@ -192,13 +194,13 @@ def examples_of(
     for row_number, row in table.rows:
         try:
             texts = [made.text_of(row, table.format) for made in contents]
-            identifier = _id(value_of(row, task.id)) if task.id else ""
+            identifier = _id(value_of(row, files.id)) if files.id else ""
             label = _label(task, row, table.format) if labelled else None
             usable = all(texts) and not (labelled and label is None)
-            keys: list[Hashable] = [identifier] if task.id and task.duplicates != "keep" else []
-            if labelled and usable and task.duplicates in ("drop", "error"):
+            keys: list[Hashable] = [identifier] if files.id and files.duplicates != "keep" else []
+            if labelled and usable and files.duplicates in ("drop", "error"):
                 keys.append((*texts, label))
-            repeats = _repeats(task, keys, first, table)
+            repeats = _repeats(files, keys, first, table)
             row_weight = _weight(weight, row, table.format) if weight is not None and usable else 1.0
         except ValueError as error:
             on_problem(f"{table.place(row_number)}: {error}")
@@ -225,12 +227,12 @@ def examples_of(
         sentences=tuple(map(list, zip(*rows, strict=True))),
         labels=values,
         classes=classes,
-        ids=ids if task.id else None,
+        ids=ids if files.id else None,
         source=source,
         dropped=len(incomplete) * labelled + len(repeated),
         numbers=np.array(numbers),
         weights=None if weight is None else np.array(weights, np.float32),
-        words=task.words,
+        words=files.words,
     )
 
 
@@ -243,10 +245,10 @@ def _id(value: Any) -> str:
     return identifier
 
 
-def _repeats(task: Task, keys: Sequence[Hashable], first: Mapping[Hashable, int], table: OpenTable) -> bool:
+def _repeats(files: TaskFiles, keys: Sequence[Hashable], first: Mapping[Hashable, int], table: OpenTable) -> bool:
     """Whether a row is left out since an earlier one has its id, or its texts and label. ValueError if none may."""
     key = next((key for key in keys if key in first), None)
-    if key is None or task.duplicates == "drop":
+    if key is None or files.duplicates == "drop":
         return key is not None
     where = f"already {'on line' if table.by_line else 'in row'} {first[key]}"
     if isinstance(key, str):
@@ -266,14 +268,14 @@ def _weight(column: str, row: FileRow, file_format: Format) -> float:
 def _label(task: Task, row: FileRow, file_format: Format) -> Any:
     read = file_format.label_field if task.numeric else file_format.field
     try:
-        return task.labels_from({column: read(value_of(row, column)) for column in task.label_columns})
+        return task.labels_from({column: read(value_of(row, column)) for column in task.files.label_columns})
     except ValueError as error:
-        if not isinstance(task.label, str):
+        if not isinstance(column := task.files.label, str):
             raise  # it names the column
-        written, hint = value_of(row, task.label), ""
+        written, hint = value_of(row, column), ""
         if isinstance(task, Regression) and isinstance(written, str):
             if "," in written and file_format.decimal == ".":
                 hint = ' (or set decimal = "," in the tasks file)'
             elif written.strip().casefold() in NO_VALUE:
                 hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"
-        raise ValueError(f"{task.label} is {quote(written)}; {error}{hint}") from None
+        raise ValueError(f"{column} is {quote(written)}; {error}{hint}") from None

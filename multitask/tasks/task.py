@@ -1,9 +1,9 @@
-"""What a task is: where its rows come from, what they contain, and how it is scored. `kinds` has the kinds."""
+"""What a task is: which files it has, what their columns mean, and how it is scored. `kinds` has the kinds."""
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.settings import adapter
+from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, quote
 from multitask.data.tables import FileRow, Format, RowsFrom
@@ -27,19 +28,15 @@ AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 ColumnName = Annotated[str, Field(min_length=1)]
 
-WRITTEN = tuple(field.name for field in fields(Format))
-WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
-"""Fields that say where rows come from or how a training uses them. A trained model keeps `file_format` of them."""
-TUNED = ("thresholds", "temperature")
-"""Fields that are chosen on the dev set."""
+TUNED = {"tuned": True}
+"""Metadata of a field that is chosen on the dev set."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Format, ABC):
-    """A declared task, and how its files are written unless they have tables of their own.
+class TaskFiles:
+    """Where a task's rows are, how the files are written, and what their columns mean.
 
     Args:
-        name: the task's name in options, files and tables.
         text: the columns of its sentences, or templates (see `texts`): one, or two of a pair. Of single sentences,
             several columns become one template.
         label: the label's column; of several labels a row, also one column for each label.
@@ -47,44 +44,83 @@ class Task(Format, ABC):
         dev: its development rows. None: a share of the training rows.
         test: its test rows, which need no labels.
         dev_share: the share of the training rows that is held out if there is no `dev`.
-        metric: the score that selects models and enters "overall".
-        weight: factor of its loss; or the column that weighs each training row's loss.
         id: column of the rows' ids, if they have any.
         duplicates: what becomes of a row with the id, or the texts and label, of an earlier one. None: rows may be
             equal, ids may not.
-        prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
+        format: how files without a format of their own are written.
+    """
+
+    text: tuple[str, ...]
+    label: str | tuple[str, ...]
+    train: RowsFrom | None = field(default=None, metadata=NOT_IN_KEY)
+    dev: RowsFrom | None = field(default=None, metadata=NOT_IN_KEY)
+    test: RowsFrom | None = field(default=None, metadata=NOT_IN_KEY)
+    dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    id: str | None = None
+    duplicates: Literal["drop", "keep", "error"] | None = None
+    format: Format = field(default=Format(), metadata=NOT_IN_KEY)
+
+    @property
+    def splits(self) -> dict[Split, RowsFrom]:
+        """Where the rows of the declared splits come from."""
+        return {split: source for split in SPLITS if (source := getattr(self, split)) is not None}
+
+    @property
+    def contents(self) -> tuple[Template, ...]:
+        """What its sentences are in a row's columns, without fixed words around a single column."""
+        return tuple(template(text).content for text in self.text)
+
+    @property
+    def words(self) -> tuple[Template, ...]:
+        """What makes the texts that a model reads of their contents."""
+        return tuple(template(text).around for text in self.text)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that its sentences are made of."""
+        return tuple(column for made in self.contents for column in made.columns)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that its labels stand in."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """A declared task.
+
+    Args:
+        name: the task's name in options, files and tables.
+        files: where its rows are, and how to read them.
+        metric: the score that selects models and enters "overall".
+        weight: factor of its loss; or the column that weighs each training row's loss.
+        prediction_file: predictions are written in the course's format, to `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """
 
     kind: ClassVar[str]
 
-    name: str
-    text: tuple[str, ...]
-    label: str | tuple[str, ...]
-    train: RowsFrom | None = None
-    dev: RowsFrom | None = None
-    test: RowsFrom | None = None
-    dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    name: str = field(metadata=NOT_IN_KEY)
+    files: TaskFiles = field(metadata=NOT_IN_KEY)  # `declaration` has its own fields
     metric: Metric
-    weight: Positive | ColumnName = 1.0
-    id: str | None = None
-    duplicates: Literal["drop", "keep", "error"] | None = None
+    weight: Positive | ColumnName = field(default=1.0, metadata=NOT_IN_KEY)
     prediction_file: str | None = None
     prediction_column: str | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
             raise InputError("expected a name of letters, digits, _ and - other than overall and training")
-        if len(self.text) != 2 if self.pair else not self.text:
+        text, label = self.files.text, self.files.label
+        if len(text) != 2 if self.pair else not text:
             columns = "a list of two columns or templates" if self.pair else "a column, several ones or a template"
-            raise InputError(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
-        if not self.pair and len(self.text) > 1:
-            object.__setattr__(self, "text", (joined(self.text),))
-        for text in self.text:
-            template(text)  # or an error
-        if not isinstance(self.label, str) and self.kind != "multilabel":
-            raise InputError(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
+            raise InputError(f"text is {listed(map(quote, text))}; {self.kind} reads {columns}")
+        if not self.pair and len(text) > 1:
+            object.__setattr__(self, "files", replace(self.files, text=(joined(text),)))
+        for written in self.files.text:
+            template(written)  # or an error
+        if not isinstance(label, str) and self.kind != "multilabel":
+            raise InputError(f"label is {listed(map(quote, label))}; {self.kind} reads one column")
 
     @property
     def pair(self) -> bool:
@@ -102,11 +138,6 @@ class Task(Format, ABC):
         return False
 
     @property
-    def format(self) -> Format:
-        """How its files are written, alone."""
-        return Format(**{name: getattr(self, name) for name in WRITTEN})
-
-    @property
     def file_format(self) -> Format:
         """How other files than its own are written, if nothing else is said: as its training rows are.
 
@@ -114,9 +145,8 @@ class Task(Format, ABC):
         """
         if self.prediction_file is not None:
             return Format()
-        if self.train is None:
-            return self.format
-        return (self.train.format or self.format).of_form(self.train.form)
+        train, own = self.files.train, self.files.format
+        return own if train is None else (train.format or own).of_form(train.form)
 
     @property
     @abstractmethod
@@ -128,46 +158,22 @@ class Task(Format, ABC):
         """The factor of its loss."""
         return 1.0 if isinstance(self.weight, str) else self.weight
 
-    @property
-    def contents(self) -> tuple[Template, ...]:
-        """What its sentences are in a row's columns, without fixed words around a single column."""
-        return tuple(template(text).content for text in self.text)
-
-    @property
-    def words(self) -> tuple[Template, ...]:
-        """What makes the texts that it reads of their contents."""
-        return tuple(template(text).around for text in self.text)
-
     def reading(self, columns: Sequence[str]) -> Self:
         """The task with the contents of its sentences from other columns or templates."""
         given = columns if self.pair or not columns else (joined(columns),)
-        as_many = len(given) == len(self.text)
-        return replace(self, text=tuple(map(with_content, self.text, given) if as_many else given))
-
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns that its sentences are made of."""
-        return tuple(column for made in self.contents for column in made.columns)
-
-    @property
-    def label_columns(self) -> tuple[str, ...]:
-        """The columns that its labels stand in."""
-        return (self.label,) if isinstance(self.label, str) else self.label
+        own = self.files.text
+        text = tuple(map(with_content, own, given) if len(given) == len(own) else given)
+        return replace(self, files=replace(self.files, text=text))
 
     def problem(self, text: str) -> InputError:
         """An error of the task's declaration."""
         return InputError(f"tasks.{self.name}: {text}")
 
-    @property
-    def sources(self) -> dict[Split, RowsFrom]:
-        """Where the rows of the declared splits come from."""
-        return {split: source for split in SPLITS if (source := getattr(self, split)) is not None}
-
     def source(self, split: Split) -> RowsFrom:
         """Where the rows of a split come from. Raises InputError if it is not declared."""
-        if split not in self.sources:
+        if split not in self.files.splits:
             raise self.problem(f"no {split} file is declared")
-        return self.sources[split]
+        return self.files.splits[split]
 
     def kept(self) -> dict[str, Any]:
         """What a trained model keeps of it, as JSON types: its declaration, and how its files are written."""
@@ -175,9 +181,7 @@ class Task(Format, ABC):
 
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
         """What decides its meaning, as JSON types; what is chosen on the dev set only if `tuned`."""
-        left_out = {*WHERE, *([] if tuned else TUNED)}
-        fields = adapter(type(self)).dump_python(self, mode="json", exclude_defaults=True, exclude=left_out)
-        return {"kind": self.kind, **fields}
+        return {"kind": self.kind, **_meaning(self.files, tuned), **_meaning(self, tuned)}
 
     @property
     @abstractmethod
@@ -246,3 +250,12 @@ class Task(Format, ABC):
     def score(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
         """The task's own score of estimates."""
         return float(self.metrics(estimates, labels)[self.metric])
+
+
+def _meaning(part: Any, tuned: bool) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, without those that say where and how to read."""
+    kind: Any = type(part)
+    marks = {each.name: each.metadata for each in fields(kind)}
+    left_out = {name for name, mark in marks.items() if not mark.get("key", True) or (mark.get("tuned") and not tuned)}
+    found: dict[str, Any] = adapter(kind).dump_python(part, mode="json", exclude_defaults=True, exclude=left_out)
+    return found

@@ -89,7 +89,7 @@ def export_onnx_with_heads(
         compared: dict[str, Columns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
             if name in examples
-            else [CHECKED, CHECKED[::-1]][: len(task.text)]
+            else [CHECKED, CHECKED[::-1]][: len(task.files.text)]
             for name, task in model.tasks.items()
         }
         difference = _compare(model, temporary, compared)
@@ -121,8 +121,8 @@ def description(model: MultitaskModel) -> dict[str, Any]:
 
 def _task_description(model: MultitaskModel, task: Task) -> dict[str, Any]:
     inputs = "joint_pair" if model.reads_jointly(task.name) else "two_sentences" if task.pair else "sentence"
-    words = [made.words for made in task.words]
-    found: dict[str, Any] = {"kind": task.kind, "text": list(task.text), "words": words, "input": inputs}
+    words = [made.words for made in task.files.words]
+    found: dict[str, Any] = {"kind": task.kind, "text": list(task.files.text), "words": words, "input": inputs}
     if isinstance(task, Regression):
         return {**found, "output": "value", "range": list(task.bounds)}
     assert isinstance(task, Labelled)

@@ -174,10 +174,10 @@ def _table_of_pairs(table: OpenTable) -> OpenTable:
 def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: OpenTable) -> list[str]:
     """The tasks whose columns the file has; all of them if it has those of none, so that an error names columns."""
     own = [model.tasks[name] for name in names]
-    read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.text))}
+    read = {task.name: _read(task, columns) for task in own if len(columns) in (0, len(task.files.text))}
     fit = [name for name, made in read.items() if all(table.has(column) for each in made for column in each.columns)]
     if fit and (others := [task for task in own if task.name not in fit]):
-        reasons = (f"{task.name}, which reads {listed(task.text)}" for task in others)
+        reasons = (f"{task.name}, which reads {listed(task.files.text)}" for task in others)
         LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
     return fit or names
 
@@ -185,14 +185,16 @@ def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], ta
 def _contents(task: Task, columns: Sequence[str], table: OpenTable) -> tuple[Template, ...]:
     """What a task's sentences are in the table's columns."""
     read = _read(task, columns)
-    if len(read) != len(task.text):
-        raise InputError(f"{task.name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(columns)}")
+    if len(read) != len(task.files.text):
+        raise InputError(
+            f"{task.name} reads {len(task.files.text)} columns of text; {table.name} gives {', '.join(columns)}"
+        )
     table.require([column for made in read for column in made.columns])
     return read
 
 
 def _read(task: Task, columns: Sequence[str]) -> tuple[Template, ...]:
-    return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.contents
+    return tuple(map(template, columns if task.pair else (joined(columns),))) if columns else task.files.contents
 
 
 def _types(model: MultitaskModel, table: OpenTable, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:

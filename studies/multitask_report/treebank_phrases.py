@@ -67,8 +67,8 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     with atomic_folder(folder) as temporary:
         for name, task in tasks.items():
             rows = [{**row, "id": str(number)} for number, row in enumerate(written[name])]
-            write_course_rows(temporary / Path(task.sources["train"].file).name, task, rows)
-            for path in (Path(task.sources[split].file) for split in HELD_OUT):
+            write_course_rows(temporary / Path(task.files.splits["train"].file).name, task, rows)
+            for path in (Path(task.files.splits[split].file) for split in HELD_OUT):
                 shutil.copyfile(path, temporary / path.name)
     return len(sentiment), len(phrases)
 
@@ -76,13 +76,13 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
 def course_rows(task: Task, examples: Examples) -> Iterator[FileRow]:
     """Rows as the course's files have them."""
     for name, *texts, label in zip(examples.ids or (), *examples.sentences, examples.gold.tolist(), strict=True):
-        yield {"id": name, **dict(zip(task.text, texts, strict=True)), str(task.label): f"{label:g}"}
+        yield {"id": name, **dict(zip(task.files.text, texts, strict=True)), str(task.files.label): f"{label:g}"}
 
 
 def write_course_rows(path: Path, task: Task, rows: Sequence[FileRow]) -> None:
     """Write a training or dev file of one of the course's tasks."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        TEXT_FORMATS[".tsv"](file, ("id", *task.text, str(task.label)))(rows)
+        TEXT_FORMATS[".tsv"](file, ("id", *task.files.text, str(task.files.label)))(rows)
 
 
 def _new_rows(examples: Examples, held_out: TrainedOn) -> Examples:

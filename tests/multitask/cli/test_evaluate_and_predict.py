@@ -133,7 +133,7 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_pa
     for task in TRAINED:
         _, rows = read_predictions(tmp_path / f"{COURSE_TASKS[task].prediction_file}-dev-output.csv")
         values = np.array([value for _, value in rows])
-        labels = np.array([float(label) for label in column(data, task, "dev", COURSE_TASKS[task].label)])
+        labels = np.array([float(label) for label in column(data, task, "dev", COURSE_TASKS[task].files.label)])
         expected = pearsonr(values, labels)[0] if task == "similarity" else np.mean(values == labels)
         assert scores["tasks"][task][COURSE_TASKS[task].metric] == pytest.approx(expected, abs=1e-6)
     lines = Run(run).history()

@@ -175,7 +175,7 @@ def test_details_are_written_for_every_kind(tmp_path):
         "entails": softmax(LOGITS, axis=1),
         "similar": draws.uniform(size=ROWS),
     }
-    rows = {name: examples(values, len(tasks[name].text)) for name, values in labels.items()}
+    rows = {name: examples(values, len(tasks[name].files.text)) for name, values in labels.items()}
     paths = write_details(tmp_path, tasks, estimates, rows)
     assert sorted(paths) == sorted(tmp_path.iterdir())
     with (tmp_path / "topic-confusion.csv").open() as file:
@@ -185,7 +185,7 @@ def test_details_are_written_for_every_kind(tmp_path):
         with (tmp_path / name).open() as file:
             found = list(csv.DictReader(file))
         assert {row[column] for row in found} <= {*header}
-    assert all(row[tasks["topic"].text[0]].startswith("'-text 0 ") for row in found)
+    assert all(row[tasks["topic"].files.text[0]].startswith("'-text 0 ") for row in found)
     confusion = [list(map(int, line[1:])) for line in lines]
     np.testing.assert_array_equal(confusion, confusion_matrix(LABELS, LOGITS.argmax(axis=1)))
     stored = json.loads((tmp_path / "same-calibration.json").read_text())

@@ -15,12 +15,13 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.device import start
-from multitask.data.tables import RowsFrom
+from multitask.data.tables import Format, RowsFrom
 from multitask.models.estimates import estimate, load_split, located, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
+from tests.conftest import with_files
 from tests.multitask.declared import declared_tasks
 
 CPU = start("cpu", "fp32")
@@ -42,8 +43,8 @@ def test_a_model_of_declared_tasks_asks_for_its_tasks_file(tiny_encoder, small_d
 
 def test_files_of_a_task_are_read_as_they_are_declared_now():
     task = declared_tasks()["stars"]
-    other = {"encoding": "latin-1", "decimal": ",", "missing": ("-",), "separator": ";", "quotes": False, "id": "key"}
-    declared = replace(task, **other, weight=3.0)
+    other = Format(encoding="latin-1", decimal=",", missing=("-",), separator=";", quotes=False)
+    declared = replace(with_files(task, format=other, id="key"), weight=3.0)
     assert located(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
 
 
@@ -57,7 +58,7 @@ def test_without_ids_predictions_name_the_lines_of_their_rows(tmp_path):
     """Also of rows that are held out, and after one without a label."""
     lines = ["question,stars", *(f"question {i},{'' if i == 3 else i % 5 + 1}" for i in range(40))]
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
-    task = replace(declared_tasks()["stars"], train=RowsFrom(str(tmp_path / "x.csv")))
+    task = with_files(declared_tasks()["stars"], train=RowsFrom(str(tmp_path / "x.csv")))
     rows = load_rows(task, "dev")
     shares = (rows.labels.astype(float) - 1) / 4
     [path] = write_predictions({"stars": task}, {"stars": shares}, {"stars": rows}, "dev", tmp_path)

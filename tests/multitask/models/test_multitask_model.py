@@ -1,7 +1,6 @@
 """MultitaskModel: predictions equal the padded encoder's; saving and loading changes no bit; damage is refused."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,11 @@ from minbert.inference_layer import processor_has_bf16
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.runs import Run
+from multitask.data.tables import Format
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.settings import HeadsConfig
-from tests.conftest import COURSE_TASKS
+from tests.conftest import COURSE_TASKS, with_files
 
 
 def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=COURSE_TASKS, max_length=None) -> MultitaskModel:
@@ -44,8 +44,8 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, heads, tmp_path):
     loaded = MultitaskModel.load(tmp_path / "model", "cpu", "fp32")
     assert not loaded.training
     assert (loaded.pooling, loaded.heads_config, loaded.max_length) == ("mean", heads, 17)
-    without_files = {"train": None, "dev": None, "test": None, "separator": None}
-    assert loaded.tasks == {name: replace(task, **without_files) for name, task in COURSE_TASKS.items()}
+    nowhere = {"train": None, "dev": None, "test": None, "format": Format()}
+    assert loaded.tasks == {name: with_files(task, **nowhere) for name, task in COURSE_TASKS.items()}
     assert loaded.tokenizer.fingerprint() == model.tokenizer.fingerprint()
     state = model.state_dict()
     assert list(loaded.state_dict()) == list(state)

@@ -1,7 +1,5 @@
 """Predictions of any rows equal those of the padded encoder with the heads, for every kind of task."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas
 import pytest
@@ -9,12 +7,13 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from minbert.errors import InputError
+from multitask.data.tables import Format
 from multitask.evaluation.task_scores import evaluate
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_columns, added_values, columns_of, interpret
 from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import finetune
-from tests.conftest import COURSE_TASKS
+from tests.conftest import COURSE_TASKS, with_files
 from tests.multitask.declared import model_of_every_kind
 
 SINGLES = ["The band seemed to have a good time.", "", "It falls short. " * 5, "time"]
@@ -113,7 +112,7 @@ def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
         model.predict("same", FRAME[["one"]])
     with pytest.raises(InputError, match="no column question or one, two; the columns are price"):
         model.predict_all(FRAME[["price"]])
-    model.tasks["topic"] = replace(model.tasks["topic"], text=("0",))
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=("0",))
     assert model.predict("topic", pandas.DataFrame(list(FRAME["question"]))) == expected  # its column is the number 0
 
 
@@ -122,7 +121,7 @@ def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
     model = model_of_every_kind(tiny_encoder)
     texts, plain = list(FRAME["question"]), model.predict_all(list(FRAME["question"]))
     asked = model.predict_all([f"Is it ({text})?" for text in texts])
-    model.tasks["topic"] = replace(model.tasks["topic"], text=("Is it ({question})?",))
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=("Is it ({question})?",))
     for rows in (texts, FRAME):
         found = model.predict_all(rows, ["topic", "stars"])
         assert [p.label for p in found["topic"]] == [p.label for p in asked["topic"]]
@@ -131,9 +130,9 @@ def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
             np.testing.assert_allclose(*np.split(np.array(values, float), 2), atol=1e-5)
     pairs = [(one, f"not: {two}") for one, two in zip(FRAME["one"], FRAME["two"], strict=True)]
     expected = model.predict("similar", pairs)
-    model.tasks["similar"] = replace(model.tasks["similar"], text=("{one}", "not: {two}"))
+    model.tasks["similar"] = with_files(model.tasks["similar"], text=("{one}", "not: {two}"))
     assert model.predict("similar", FRAME) == expected
-    model.tasks["topic"] = replace(model.tasks["topic"], text=("{question} {one} {price}",))
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=("{question} {one} {price}",))
     whole = [f"{row.question} {row.one} {row.price}".removesuffix(" nan") for row in FRAME.itertuples()]
     assert model.predict("topic", FRAME) == model.predict("topic", whole)  # of several columns, a text is whole
     assert model.predict("topic", []) == []
@@ -151,7 +150,7 @@ def test_evaluate_takes_a_frame(tiny_encoder):
 
 def test_missing_values_of_a_frame_are_what_the_task_declares(tiny_encoder):
     model = model_of_every_kind(tiny_encoder)
-    model.tasks["topic"] = replace(model.tasks["topic"], missing=("n/a",))
+    model.tasks["topic"] = with_files(model.tasks["topic"], format=Format(missing=("n/a",)))
     frame = FRAME.assign(question=["n/a", *FRAME["question"][1:]], type=["ABBR", "DESC", " n/a ", "DESC"])
     blank = frame.replace({"n/a": "", " n/a ": None})
     assert model.predict("topic", frame) == model.predict("topic", blank)

@@ -13,6 +13,7 @@ from minbert.errors import InputError
 from multitask.data.tables import Format, RowsFrom
 from multitask.tasks.declarations import default_tasks, files_folder, load_tasks, task_of
 from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, PairClassification, Regression
+from multitask.tasks.task import TaskFiles
 
 TOPIC = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\ntrain = "train.csv"\n'
 
@@ -66,20 +67,22 @@ class_weights = "balanced"
     topic, stars, marks = load_tasks(path).values()
     wrote = tomllib.loads(path.read_text())["tasks"]["topic"]
     assert (type(topic), topic.kind) == (PairClassification, wrote.pop("kind"))
-    assert topic.sources == {
+    assert topic.files.splits == {
         "train": RowsFrom(str(tmp_path / "data/train.jsonl")),
         "dev": RowsFrom(str(tmp_path / "dev.parquet"), "valid"),
         "test": RowsFrom("/somewhere/test.csv"),
     }
     assert topic.names == ("no", "1", "2", "0.5", "True")
-    kept = {name: getattr(topic, name) for name in wrote.keys() - {"train", "dev", "test"}}
+    read = vars(topic.files.format) | vars(topic.files) | vars(topic)
+    kept = {name: read[name] for name in wrote.keys() - {"train", "dev", "test"}}
     lists = {"text": ("premise", "hypothesis"), "labels": ("no", 1, 2.0, 0.5, True)}
     assert kept == {name: wrote[name] for name in kept} | lists | {"class_weights": (1, 2, 3.5, 4, 5)}
     reviews: Any = {"text": ("review",), "train": RowsFrom(str(tmp_path / "reviews.csv"))}
-    assert stars == Regression(name="stars", label="stars", range=(1.0, 5.0), metric="rmse", **reviews)
+    files = TaskFiles(label="stars", **reviews)
+    assert stars == Regression(name="stars", files=files, range=(1.0, 5.0), metric="rmse")
     columns = ("price", "quality")
-    named = MultiLabel(name="marks", label=columns, label_separator=",", class_weights="balanced", **reviews)
-    assert marks == named
+    files = TaskFiles(label=columns, **reviews)
+    assert marks == MultiLabel(name="marks", files=files, label_separator=",", class_weights="balanced")
     assert marks.labels == columns
     assert default_tasks(path) == ("topic", "stars", "marks")
     assert files_folder(path) == tmp_path
@@ -91,7 +94,8 @@ def test_defaults_of_each_kind():
         pair = kind.startswith("pair_") or kind == "cosine"
         task = task_of("x", {"kind": kind, "text": ["a", "b"] if pair else "a", "label": "c"})
         assert (task.kind, task.metric) == (kind, metrics.get(kind, "pearson"))
-        assert (task.dev, task.test, task.weight, task.dev_share, task.id) == (None, None, 1.0, 0.1, None)
+        assert task.weight == 1.0
+        assert task.files == TaskFiles(text=("a", "b") if pair else ("a",), label="c", dev_share=0.1)
         assert isinstance(task, Cosine) == (getattr(task, "range", None) == (0, 1))
 
 
@@ -115,7 +119,7 @@ def test_sources(tmp_path):
     }
     for text, expected in sources.items():
         task = load_tasks(declare(tmp_path, TOPIC.replace('train = "train.csv"', text)))["topic"]
-        assert [task.train, task.dev, task.test] == expected
+        assert [task.files.train, task.files.dev, task.files.test] == expected
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,8 @@ def test_a_model_keeps_everything_but_where_the_rows_come_from(tmp_path):
     kind = {"kind": "classification", "text": ["q"], "label": "c"}
     assert kept == {**kind, "labels": ["1", "b"], "metric": "matthews", "id": "i"}
     again = task_of("topic", kept)
-    assert again == Classification(name="topic", text=("q",), label="c", labels=("1", "b"), metric="matthews", id="i")
+    files = TaskFiles(text=("q",), label="c", id="i")
+    assert again == Classification(name="topic", files=files, labels=("1", "b"), metric="matthews")
     assert again.declaration() == kept
 
 

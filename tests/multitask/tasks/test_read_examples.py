@@ -24,9 +24,9 @@ from multitask.data.tables import RowsFrom
 from multitask.models.estimates import located
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
-from multitask.tasks.kinds import Classification, Regression
 from multitask.tasks.read_examples import held_out, load_rows, load_training_rows, read_examples
 from multitask.tasks.task import Task
+from tests.conftest import with_files
 from tests.multitask.data.test_tables import write
 
 COURSE = load_tasks("data")
@@ -242,7 +242,7 @@ def test_rows_that_repeat_others_are_kept_left_out_or_refused(tmp_path, caplog, 
 def test_tasks_hold_out_the_same_texts_whatever_their_words(tmp_path):
     write(tmp_path, "q,c\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)))
     plain, asked = (
-        load_rows(replace(topic(text=text, dev_share=0.3), train=RowsFrom(str(tmp_path / "data.csv"))), "dev")
+        load_rows(with_files(topic(text=text, dev_share=0.3), train=RowsFrom(str(tmp_path / "data.csv"))), "dev")
         for text in ("q", "query: {q}")
     )
     assert plain.sentences == asked.sentences
@@ -318,7 +318,7 @@ def test_held_out_pairs_are_not_training_pairs_in_the_other_order():
 
 def test_a_missing_development_set_is_a_share_of_the_training_rows(tmp_path, caplog):
     path = json_file(tmp_path, [{"q": f"q{i}", "c": "ab"[i % 2]} for i in range(40)])
-    task = replace(topic(), train=RowsFrom(str(path)), dev_share=0.25)
+    task = with_files(topic(), train=RowsFrom(str(path)), dev_share=0.25)
     caplog.set_level("INFO")
     training, dev = load_rows(task, "train"), load_rows(task, "dev")
     assert (len(training), len(dev)) == (30, 10)
@@ -345,14 +345,16 @@ def test_tasks_that_read_the_same_texts_hold_out_nearly_the_same_ones():
 
 def test_decimal_commas_missing_values_and_aliases(tmp_path):
     (tmp_path / "x.csv").write_text("text;n;kind\ngood, 1,5;4,5;Review\nn/a;1,0;bug\nbad;-;reviw\nfine;1e0;review\n")
-    common = {"text": ("text",), "train": RowsFrom(str(tmp_path / "x.csv")), "separator": ";", "missing": ("n/a", "-")}
-    stars = Regression(name="stars", label="n", range=(1, 5), decimal=",", **common)
-    examples = read_examples(stars, stars.source("train"), labelled=True)
+    source = RowsFrom(str(tmp_path / "x.csv"))
+    common = {"text": "text", "separator": ";", "missing": ["n/a", "-"]}
+    stars = task_of("stars", {"kind": "regression", "label": "n", "range": [1, 5], "decimal": ",", **common})
+    examples = read_examples(stars, source, labelled=True)
     assert (examples.sentences[0], examples.labels.tolist()) == (["good, 1,5", "fine"], [4.5, 1.0])
-    kind = Classification(name="kind", label="kind", aliases={"reviw": "review", "Review": "review"}, **common)
-    examples = read_examples(kind, kind.source("train"), labelled=True)
+    aliases = {"reviw": "review", "Review": "review"}
+    kind = task_of("kind", {"kind": "classification", "label": "kind", "aliases": aliases, **common})
+    examples = read_examples(kind, source, labelled=True)
     assert (examples.classes, examples.labels.tolist()) == (("review",), [0, 0, 0])
-    assert task_of("kind", kind.declaration()).aliases == kind.aliases  # a model reads other files the same way
+    assert task_of("kind", kind.declaration()).aliases == aliases  # a model reads other files the same way
 
 
 def test_weights_stay_with_their_rows(tmp_path):
@@ -361,11 +363,11 @@ def test_weights_stay_with_their_rows(tmp_path):
     (tmp_path / "x.csv").write_text("\n".join(["q;c;trust", *rows]) + "\n")
     (tmp_path / "dev.csv").write_text("q;c\nq1;a\n")
     source = RowsFrom(str(tmp_path / "x.csv"))
-    task = replace(topic(separator=";", decimal=",", weight="trust"), train=source)
+    task = with_files(topic(separator=";", decimal=",", weight="trust"), train=source)
     _, training = load_training_rows(task)
     assert len(training) == 34
     for examples in (training, training.take(np.array([7, 2])), load_rows(task, "dev")):
         expected = [int(text.removeprefix("q")) / 8 for text in examples.sentences[0]]
         np.testing.assert_array_equal(examples.weights, np.array(expected, np.float32))
-    unweighted = load_rows(replace(task, dev=RowsFrom(str(tmp_path / "dev.csv"))), "dev")
+    unweighted = load_rows(with_files(task, dev=RowsFrom(str(tmp_path / "dev.csv"))), "dev")
     assert (unweighted.weights, task.loss_weight) == (None, 1.0)

@@ -35,7 +35,7 @@ from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks, load_tasks
 from multitask.tasks.kinds import Classification, Cosine, MultiLabel, PairClassification, PairRegression, Regression
 from multitask.tasks.read_examples import load_rows
-from multitask.tasks.task import Task
+from multitask.tasks.task import Task, TaskFiles
 from multitask.use import export, export_heads
 from multitask.use.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.use.export_heads import export_onnx_with_heads
@@ -47,18 +47,19 @@ PAIRS = list(zip(SENTENCES, SENTENCES[::-1], strict=True))
 EXACT = {"device": "cpu", "precision": "fp32"}
 NOTHING = TrainedOn()
 TEXTS = ["A gem.", "It falls apart.", "It is a film."]  # of the page's program
-CLASSES = Classification(name="linear", text=("text",), label="label", labels=("bad", "good", "so-so"), temperature=1.7)
-PAIR = {"text": ("first", "second"), "label": "label"}
+ONE = TaskFiles(text=("text",), label="label")
+CLASSES = Classification(name="linear", files=ONE, labels=("bad", "good", "so-so"), temperature=1.7)
+PAIR = TaskFiles(text=("first", "second"), label="label")
 TASKS: tuple[Task, ...] = (
     CLASSES,  # its name is also that of values within the file
-    PairClassification(name="two", labels=("no", "yes"), temperature=0.6, **PAIR),
-    PairClassification(name="three", labels=(0, 1, 2), **PAIR),
-    MultiLabel(name="tags", text=("text",), label="label", labels=("x", "y"), thresholds=(0.2, 0.7), temperature=2),
-    MultiLabel(name="new-tags", text=("text",), label="label", labels=("x", "y")),
-    Regression(name="bounded", text=("Is it good? {text}",), label="label", range=(1, 5)),
-    Regression(name="open", text=("text",), label="label", learned_range=(-30, 70)),
-    PairRegression(name="pair", range=(0, 10), **PAIR),
-    Cosine(name="cosine", range=(0, 5), **{**PAIR, "text": ("first", "({second})")}),
+    PairClassification(name="two", files=PAIR, labels=("no", "yes"), temperature=0.6),
+    PairClassification(name="three", files=PAIR, labels=(0, 1, 2)),
+    MultiLabel(name="tags", files=ONE, labels=("x", "y"), thresholds=(0.2, 0.7), temperature=2),
+    MultiLabel(name="new-tags", files=ONE, labels=("x", "y")),
+    Regression(name="bounded", files=replace(ONE, text=("Is it good? {text}",)), range=(1, 5)),
+    Regression(name="open", files=ONE, learned_range=(-30, 70)),
+    PairRegression(name="pair", files=PAIR, range=(0, 10)),
+    Cosine(name="cosine", files=replace(PAIR, text=("first", "({second})")), range=(0, 5)),
 )
 HEADS = [
     HeadsConfig(),

@@ -29,6 +29,7 @@ from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.use import predict as module
 from multitask.use.predict import predict_file, write_prediction_files
+from tests.conftest import with_files
 from tests.multitask.declared import model_of_every_kind
 
 FP32 = ("--device", "cpu", "--precision", "fp32")
@@ -114,7 +115,7 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
         [p.probability for p in model.predict("topic", [form.format(text) for text in texts])]
         for form in ("ask: {}", "ask: {0}: {0}", "ask: {0} {0}")
     )
-    model.tasks["topic"] = replace(model.tasks["topic"], text=("ask: {question}",))
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=("ask: {question}",))
     pandas.DataFrame({"question": texts, "other": texts}).to_csv(tmp_path / "i.csv", index=False)
     (tmp_path / "i.txt").write_text("\n".join(texts))
     files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
