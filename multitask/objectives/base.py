@@ -9,7 +9,10 @@ To add an objective, write one class in any file of this package. Its fields are
         temperature: Annotated[float, Field(gt=0)] = 0.05
         "Temperature τ of the softmax."
 
-        def loss(self, pairs: Pairs) -> Tensor: ...
+        def loss(self, pairs: UnitPairs) -> Tensor: ...
+
+If it compares anchors with `pairs.candidates` (or `pairs.with_hard(pairs.u)`) in place of `pairs.v`, it sees hard
+negatives, too, and says so by `takes_hard_negatives`.
 """
 
 from collections.abc import Callable
@@ -26,6 +29,10 @@ from multitask.objectives.geometry import diagonal_mask, unit
 
 NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
 s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
+HARD_NEGATIVES = """optional, unit embeddings w_k. Each is one more negative of every anchor u_i: what a formula takes
+over j≠i for an anchor (a maximum, minimum, softmax, sum, or mean over pairs), it also takes over all w_k, with u_i·w_k
+in place of s_ij or u_i·u_j. A hard negative has no positive, and is compared with anchors only. It gets the gradient of
+u_i·w_k also where sg stops that of v_j or u_j, which are pushed away as rows of their own. N counts pairs only."""
 LARGEST_WEIGHT = 1e6
 """Upper limit of factors and exponents: products of two of them and a sum over a batch stay finite in fp32."""
 SMALLEST_TEMPERATURE = 1e-6
@@ -48,16 +55,32 @@ class UnitPairs:
         """s_ii  # [pairs]."""
         return (self.u * self.v).sum(-1)
 
-    @cached_property
-    def excluded(self) -> Tensor:
-        """True where column j is not a negative of row i: diagonal and false negatives  # [pairs, pairs] bool."""
-        diagonal = diagonal_mask(self.u)
-        return diagonal if self.false_negatives is None else diagonal | self.false_negatives
+    def with_hard(self, sentences: Tensor) -> Tensor:
+        """Sentences of the pairs, then hard negatives: what an anchor is compared with  # [pairs + hard, dim]."""
+        return sentences if self.hard is None else torch.cat([sentences, self.hard])
 
     @property
+    def candidates(self) -> Tensor:
+        """Positives, then hard negatives  # [pairs + hard, dim]."""
+        return self.with_hard(self.v)
+
+    @cached_property
+    def excluded(self) -> Tensor:
+        """True where candidate j is not a negative of anchor i: diagonal, false negatives  # [pairs, pairs + hard]."""
+        diagonal = diagonal_mask(self.u)
+        return self._beside_hard(diagonal if self.false_negatives is None else diagonal | self.false_negatives)
+
+    @cached_property
     def excluded_within(self) -> Tensor:
         """`excluded` for comparisons within one view: symmetric, because (i, j) and (j, i) are the same pair."""
-        return self.excluded if self.false_negatives is None else self.excluded | self.excluded.T
+        among = self.excluded[:, : len(self.u)]
+        return self.excluded if self.false_negatives is None else self._beside_hard(among | among.T)
+
+    def _beside_hard(self, excluded: Tensor) -> Tensor:
+        if self.hard is None:
+            return excluded
+        false = self.false_hard_negatives
+        return torch.cat([excluded, excluded.new_zeros(len(self.u), len(self.hard)) if false is None else false], 1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +96,7 @@ class Objective:
     @classmethod
     def notes(cls) -> list[str]:
         """Further paragraphs of its description."""
-        hard = "optional" if cls.takes_hard_negatives else "none"
+        hard = HARD_NEGATIVES if cls.takes_hard_negatives else "none"
         return [f"Notation:\n{NOTATION}", f"Labels: {cls.takes_labels}\nHard negatives: {hard}"]
 
     def loss(self, pairs: UnitPairs) -> Tensor:
@@ -129,14 +152,23 @@ class Objective:
             )
 
     @torch.no_grad()
-    def gate_rate(self, anchors: Tensor, positives: Tensor, false_negatives: Tensor | None = None) -> Tensor | None:
+    def gate_rate(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        false_negatives: Tensor | None = None,
+        hard_negatives: Tensor | None = None,
+        false_hard_negatives: Tensor | None = None,
+    ) -> Tensor | None:
         """Share of rows that pass the gate or hinge, 0 to 1, as a scalar on the embeddings' device.
 
         None for an objective without a gate or hinge. It computes the similarities again and never waits for the
         device, so it suits a log line every few steps.
         """
         with torch.autocast(anchors.device.type, enabled=False):
-            active = self.active(self._pairs(anchors, positives, false=false_negatives))
+            active = self.active(
+                self._pairs(anchors, positives, hard_negatives, None, false_negatives, false_hard_negatives)
+            )
         return None if active is None else active.float().mean()
 
     def __str__(self) -> str:
@@ -146,10 +178,10 @@ class Objective:
         self,
         anchors: Tensor,
         positives: Tensor,
-        hard: Tensor | None = None,
-        labels: Tensor | None = None,
-        false: Tensor | None = None,
-        false_hard: Tensor | None = None,
+        hard: Tensor | None,
+        labels: Tensor | None,
+        false: Tensor | None,
+        false_hard: Tensor | None,
     ) -> UnitPairs:
         """The batch with unit vectors. Raises ValueError if the shapes of raw embeddings and masks do not fit."""
         if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:

@@ -23,6 +23,7 @@ class DecoupledContrastive(Objective):
     Source: Decoupled Contrastive Learning (Yeh et al. 2021).
     """
 
+    takes_hard_negatives = True
     temperature: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
     """Temperature τ of the exponentials."""
 
@@ -52,7 +53,7 @@ class DecoupledContrastivePositive(Hinge):
 
 def decoupled_losses(pairs: UnitPairs, temperature: float) -> Tensor:
     """−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}  # [pairs]."""
-    logits = only_negatives(pairs.u @ pairs.v.T / temperature, pairs.excluded)
+    logits = only_negatives(pairs.u @ pairs.candidates.T / temperature, pairs.excluded)
     return zero_if_empty(logits.logsumexp(-1)) - pairs.positive / temperature
 
 
@@ -60,11 +61,13 @@ def decoupled_losses(pairs: UnitPairs, temperature: float) -> Tensor:
 class AlignUniform(Objective):
     """(1−λ)·mean_i‖u_i−v_i‖^α + λ·(2t + ½[log mean_{i<j} e^{−t‖u_i−u_j‖²} + log mean_{i<j} e^{−t‖v_i−v_j‖²}]).
 
-    With one pair the uniformity term is the constant 2t.
+    The mean over anchors i<j also has all pairs of an anchor and a hard negative. Without any pair, the uniformity term
+    is the constant 2t.
 
     Source: Wang & Isola 2020.
     """
 
+    takes_hard_negatives = True
     compares_within_views = True
     uniformity_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight λ of the uniformity term; the alignment term has 1 − λ."""
@@ -75,7 +78,9 @@ class AlignUniform(Objective):
 
     def loss(self, pairs: UnitPairs) -> Tensor:
         excluded, weight = pairs.excluded_within, self.uniformity_weight
-        spreading = 2 * self.t + (uniformity(pairs.u, self.t, excluded) + uniformity(pairs.v, self.t, excluded)) / 2
+        of_anchors = uniformity(pairs.u, self.t, excluded, pairs.hard)
+        of_positives = uniformity(pairs.v, self.t, excluded[:, : len(pairs.v)])
+        spreading = 2 * self.t + (of_anchors + of_positives) / 2
         return (1 - weight) * alignment(pairs.u, pairs.v, self.alpha) + weight * spreading
 
     def full_push(self, push: Tensor) -> Tensor:

@@ -4,6 +4,8 @@
 the formulas. Here it is the dtype's lowest finite number, so that no gradient becomes inf − inf.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -68,19 +70,36 @@ def alignment(u: Tensor, v: Tensor, alpha: float = 2.0) -> Tensor:
     return (u - v).norm(dim=-1).pow(alpha).mean()
 
 
-def uniformity(x: Tensor, t: float = 2.0, excluded: Tensor | None = None) -> Tensor:
+def ordered(logits: Tensor) -> Tensor:
+    """Add log 2 to the columns of hard negatives: then Σ e^{...} has all pairs twice, as it has (i, j) and (j, i).
+
+    [pairs, pairs + hard_negatives] -> the same shape.
+    """
+    anchors, hard = logits.split([len(logits), logits.shape[1] - len(logits)], dim=1)
+    return torch.cat([anchors, hard + math.log(2)], dim=1)
+
+
+def uniformity(x: Tensor, t: float = 2.0, excluded: Tensor | None = None, hard: Tensor | None = None) -> Tensor:
     """Logarithm of mean_{i<j} e^{−t‖x_i − x_j‖²} of unit vectors [n, dim] -> scalar (Wang & Isola 2020, section 4.1.2).
 
     Args:
         x: unit vectors.
         t: sharpness of the Gaussian kernel.
-        excluded: [n, n] bool, symmetric, True on the diagonal and for pairs to leave out; None: all pairs i<j.
+        excluded: [n, n + hard] bool, symmetric but for hard negatives, True on the diagonal and for pairs to leave out;
+            None: all pairs i<j.
+        hard: unit vectors [hard, dim] that pair with each of x, but not with each other. They need `excluded`.
 
     Without any pair the value is 0, as for points that coincide.
     """
-    excluded = diagonal_mask(x) if excluded is None else excluded
     squared_norm = x.square().sum(-1)
-    squared_distance = squared_norm[:, None] + squared_norm - 2 * x @ x.T  # [n, n]
+    others, norms = x, squared_norm
+    if hard is not None:
+        others, norms = torch.cat([x, hard]), torch.cat([squared_norm, hard.square().sum(-1)])
+    excluded = diagonal_mask(x) if excluded is None else excluded
+    squared_distance = squared_norm[:, None] + norms - 2 * x @ others.T  # [n, n + hard]
     kernel = (-t * squared_distance).masked_fill(excluded, torch.finfo(x.dtype).min)
-    count = (~excluded).sum().clamp_min(1).to(x.dtype)
+    counted = ~excluded
+    if hard is not None:
+        kernel, counted = ordered(kernel), torch.cat([counted, counted[:, len(x) :]], 1)
+    count = counted.sum().clamp_min(1).to(x.dtype)
     return zero_if_empty(kernel.logsumexp((0, 1))) - count.log()

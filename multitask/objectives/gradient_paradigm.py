@@ -19,12 +19,14 @@ class GradientParadigm(Objective):
     GD_i (gradient dissipation) is 1 for a row that passes the gate, s_ii − max_{j≠i} s_ij < m, and 0 for others; in
     half(v, u) the maximum is over the column of s.
     W_i = softmax over j≠i of s_ij/τ, without gradient.
+    Hard negatives are further columns of the first half, which is still divided by N for the number of columns.
     If no row of a half passes the gate, the half is 0 and has no gradient. A row without a negative contributes 0.
 
     Source: "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for
     Gradient" (arXiv 2402.18281), section 3.
     """
 
+    takes_hard_negatives = True
     dissipation: Annotated[float | None, Field(ge=-2, le=2)] = 0.30
     """Margin m of the dissipation gate; none: every row passes."""
     weight: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05
@@ -36,25 +38,31 @@ class GradientParadigm(Objective):
     """Exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform."""
 
     def loss(self, pairs: UnitPairs) -> Tensor:
-        similarity = pairs.u.detach() @ pairs.v.detach().T
-        return self._half(pairs.u, pairs.v, similarity, pairs.excluded) + self._half(
-            pairs.v, pairs.u, similarity.T, pairs.excluded.T
-        )
+        u, v = pairs.u.detach(), pairs.v.detach()
+        similarity, of_positives, excluded = self._similarities(pairs)
+        of_anchors = self._half(pairs.u, pairs.v, pairs.with_hard(v), similarity, pairs.excluded)
+        return of_anchors + self._half(pairs.v, pairs.u, u, of_positives, excluded)
 
     def active(self, pairs: UnitPairs) -> Tensor | None:
         if self.dissipation is None:
             return None
-        similarity = pairs.u @ pairs.v.T
-        return torch.cat([self._gate(similarity, pairs.excluded), self._gate(similarity.T, pairs.excluded.T)])
+        similarity, of_positives, excluded = self._similarities(pairs)
+        return torch.cat([self._gate(similarity, pairs.excluded), self._gate(of_positives, excluded)])
 
     def full_push(self, push: Tensor) -> Tensor:
         return push.amax()  # the rows that pass share one normaliser, and the weights of each row sum to 1
 
-    def _half(self, x: Tensor, y: Tensor, similarity: Tensor, excluded: Tensor) -> Tensor:
+    def _similarities(self, pairs: UnitPairs) -> tuple[Tensor, Tensor, Tensor]:
+        """Of anchors with candidates, of positives with anchors, and which anchors are no negatives of a positive."""
+        similarity = pairs.u.detach() @ pairs.candidates.detach().T
+        among = len(pairs.v)
+        return similarity, similarity[:, :among].T, pairs.excluded[:, :among].T
+
+    def _half(self, x: Tensor, y: Tensor, negatives: Tensor, similarity: Tensor, excluded: Tensor) -> Tensor:
         logits = weight_logits(similarity, temperature=self.weight, power=self.power)
-        weights = only_negatives(logits, excluded).softmax(-1).masked_fill(excluded, 0)  # [pairs, pairs]
+        weights = only_negatives(logits, excluded).softmax(-1).masked_fill(excluded, 0)  # [pairs, negatives]
         gate = self._gate(similarity, excluded)
-        negative = (x * (weights @ y.detach())).sum(-1)  # Σ_j W_ij x_i·y_j, without a second [pairs, pairs]
+        negative = (x * (weights @ negatives)).sum(-1)  # Σ_j W_ij x_i·y_j, without a second matrix of all
         target = negative - self.ratio * weights.sum(-1) * (x * y).sum(-1)
         return (target * gate).sum() / (gate.sum().clamp_min(1) * len(x))
 

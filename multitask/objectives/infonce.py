@@ -16,7 +16,7 @@ from multitask.objectives.geometry import arccos
 class InfoNCE(Objective):
     """mean_i −log softmax_j(s_ij/τ)[i].
 
-    Each hard negative w_k adds the logit u_i·w_k/τ to every row. An anchor without a negative contributes 0.
+    An anchor without a negative contributes 0.
 
     Source: SimCSE (arXiv 2104.08821), equations 1 and 5.
     """
@@ -29,8 +29,7 @@ class InfoNCE(Objective):
 
     def similarity(self, pairs: UnitPairs) -> Tensor:
         """Cosines of anchors with positives, then with hard negatives  # [pairs, pairs + hard_negatives]."""
-        candidates = pairs.v if pairs.hard is None else torch.cat([pairs.v, pairs.hard])
-        return pairs.u @ candidates.T
+        return pairs.u @ pairs.candidates.T
 
     def loss(self, pairs: UnitPairs) -> Tensor:
         logits = self.similarity(pairs) / self.temperature

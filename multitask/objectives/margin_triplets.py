@@ -15,6 +15,8 @@ from multitask.objectives.geometry import arccos, hardest
 class Hinge(Objective):
     """mean_i [excess_i]_+, where an anchor without a negative contributes 0."""
 
+    takes_hard_negatives = True
+
     def excess(self, pairs: UnitPairs) -> Tensor:
         """The loss of each anchor before it is cut at 0; an anchor at or below 0 gets no gradient  # [pairs]."""
         raise NotImplementedError
@@ -41,7 +43,7 @@ class MarginProductTriplet(Hinge):
     """Margin m between two cosines."""
 
     def excess(self, pairs: UnitPairs) -> Tensor:
-        return hardest(pairs.u @ pairs.v.T, pairs.excluded) - pairs.positive + self.margin
+        return hardest(pairs.u @ pairs.candidates.T, pairs.excluded) - pairs.positive + self.margin
 
     def undissipated(self) -> Self:
         return replace(self, margin=2.0)
@@ -60,7 +62,7 @@ class MarginEuclideanTriplet(Hinge):
 
     def excess(self, pairs: UnitPairs) -> Tensor:
         # The distance falls as the cosine rises, so the nearest negative is the most similar one.
-        nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
+        nearest = hardest(pairs.u @ pairs.candidates.T, pairs.excluded)
         return _distance(pairs.positive) - _distance(nearest) + self.margin
 
     def undissipated(self) -> Self:
@@ -83,7 +85,7 @@ class MarginAngularTriplet(Hinge):
     """Margin m between two angles, in units of π."""
 
     def excess(self, pairs: UnitPairs) -> Tensor:
-        nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
+        nearest = hardest(pairs.u @ pairs.candidates.T, pairs.excluded)
         return arccos(pairs.positive) - arccos(nearest) + self.margin * math.pi
 
     def undissipated(self) -> Self:

@@ -113,6 +113,7 @@ class Mixed(Objective):
     Source: the paradigm of arXiv 2402.18281, section 3; the mixture is not in the paper.
     """
 
+    takes_hard_negatives = True
     dissipation_of: LossName = "infonce"
     """The loss that the gradient dissipation GD is from."""
     weight_of: LossName = "infonce"
@@ -121,7 +122,7 @@ class Mixed(Objective):
     """The loss that the ratio r is from."""
 
     def loss(self, pairs: UnitPairs) -> Tensor:
-        similarity = pairs.u @ pairs.v.T
+        similarity = pairs.u @ pairs.candidates.T
         dissipation, weights, ratio = self._components(similarity.detach(), pairs.positive.detach(), pairs.excluded)
         push = (weights * similarity).sum(-1)
         return (dissipation * (push - ratio * weights.sum(-1) * pairs.positive)).mean()
@@ -130,7 +131,7 @@ class Mixed(Objective):
         return push.new_tensor(1.0)  # the weights of each anchor sum to 1
 
     def _components(self, similarity: Tensor, positive: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """GD [pairs], W [pairs, pairs], r [pairs]."""
+        """GD [pairs], W [pairs, pairs + hard_negatives], r [pairs]."""
         negatives = Negatives.of_cosines(only_negatives(similarity, excluded))
         angle, hardest = arccos(positive), arccos(negatives.hardest)
         dissipation = DISSIPATIONS[self.dissipation_of](angle, negatives).to(similarity.dtype)

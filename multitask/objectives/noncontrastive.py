@@ -10,7 +10,7 @@ from torch import Tensor
 
 from multitask.base.choices import checked
 from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
-from multitask.objectives.geometry import dissipation_gate, only_negatives, weight_logits, zero_if_empty
+from multitask.objectives.geometry import dissipation_gate, only_negatives, ordered, weight_logits, zero_if_empty
 
 Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
 
@@ -19,7 +19,8 @@ Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
 class NonContrastive(Objective):
     """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
-    With `dissipation`, row i of a view x keeps its gradient only if 1 − max_{j≠i} x_i·x_j < m.
+    With `dissipation`, row i of a view x keeps its gradient only if 1 − max_{j≠i} x_i·x_j < m. Hard negatives are
+    further rows that the view of the anchors is pushed away from, also in this maximum.
 
     The defaults are the paper's settings of the plain losses. With all components, the paper uses uniformity_weight=1,
     dissipation=0.3, weight=0.05 and ratio=1.5 (barlow_twins, vicreg) or ratio=1.75 (mhe, mhs).
@@ -31,6 +32,7 @@ class NonContrastive(Objective):
     Gradient" (arXiv 2402.18281), section 4.
     """
 
+    takes_hard_negatives = True
     compares_within_views = True
     uniformity_weight: Factor = 1.0
     """Weight λ of the term that spreads a view."""
@@ -44,8 +46,11 @@ class NonContrastive(Objective):
 
     def loss(self, pairs: UnitPairs) -> Tensor:
         if self.dissipation is not None:
-            excluded = pairs.excluded_within
-            pairs = replace(pairs, u=self._dissipate(pairs.u, excluded), v=self._dissipate(pairs.v, excluded))
+            u, v = (
+                x.where(gate[:, None], x.detach())
+                for x, gate in zip((pairs.u, pairs.v), self._gates(pairs), strict=True)
+            )
+            pairs = replace(pairs, u=u, v=v)
         return self.gated_loss(pairs)
 
     def gated_loss(self, pairs: UnitPairs) -> Tensor:
@@ -55,23 +60,32 @@ class NonContrastive(Objective):
     def active(self, pairs: UnitPairs) -> Tensor | None:
         if self.dissipation is None:
             return None
-        return torch.cat([self._gate(pairs.u, pairs.excluded_within), self._gate(pairs.v, pairs.excluded_within)])
+        return torch.cat(self._gates(pairs))
 
     def undissipated(self) -> Self:
         return replace(self, dissipation=None)
 
-    def _dissipate(self, x: Tensor, excluded: Tensor) -> Tensor:
-        return x.where(self._gate(x.detach(), excluded)[:, None], x.detach())
+    def _gates(self, pairs: UnitPairs) -> list[Tensor]:
+        return [
+            dissipation_gate(x.detach() @ others.detach().T, 1.0, excluded, margin=self.dissipation)
+            for x, others, excluded in views(pairs)
+        ]
 
-    def _gate(self, x: Tensor, excluded: Tensor) -> Tensor:
-        return dissipation_gate(x @ x.T, 1.0, excluded, margin=self.dissipation)
+
+def views(pairs: UnitPairs) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Each view, anchors first: its rows [pairs, dim], what they are pushed away from, and a mask of exceptions.
+
+    A view's rows are pushed away from each other, and anchors also from hard negatives.
+    """
+    excluded = pairs.excluded_within
+    return [(pairs.u, pairs.with_hard(pairs.u), excluded), (pairs.v, pairs.v, excluded[:, : len(pairs.v)])]
 
 
 @register("mhe")
 class MinimumHypersphericalEnergy(NonContrastive):
     """λ(U_u + U_v) + r Σ_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
-    U_x = logsumexp over the unordered pairs i, j of x_i·x_j, or of x_i·x_j/τ with `weight`.
+    U_x = logsumexp over the unordered pairs i, j of x_i·x_j, or of x_i·x_j/τ with `weight`. U_u also has all u_i·w_k.
     c^x_i = 1/N, or with `weight` the share of row i in the push on view x: sg(exp(logsumexp_{j≠i}(x_i·x_j/τ) − U_x))/τ.
     Without `ratio`, r = 1.
     """
@@ -80,15 +94,16 @@ class MinimumHypersphericalEnergy(NonContrastive):
 
     def gated_loss(self, pairs: UnitPairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
-        energy_u, pull_u = self._energy(pairs.u, pairs.excluded_within)
-        energy_v, pull_v = self._energy(pairs.v, pairs.excluded_within)
+        (energy_u, pull_u), (energy_v, pull_v) = (self._energy(*view) for view in views(pairs))
         ratio = 1.0 if self.ratio is None else self.ratio
         return self.uniformity_weight * (energy_u + energy_v) + ratio * (distance * (pull_u + pull_v) / 2).sum()
 
-    def _energy(self, x: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
+    def _energy(self, x: Tensor, others: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
         temperature = 1.0 if self.weight is None else self.weight
-        rows = only_negatives(x @ x.T / temperature, excluded).logsumexp(-1)  # [pairs]
-        energy = zero_if_empty(rows.logsumexp(-1) - math.log(2))  # the rows count each unordered pair twice
+        logits = only_negatives(x @ others.T / temperature, excluded)
+        rows = logits.logsumexp(-1)  # [pairs]
+        twice = rows if others is x else ordered(logits).logsumexp(-1)  # counts each unordered pair twice
+        energy = zero_if_empty(twice.logsumexp(-1) - math.log(2))
         if self.weight is None:
             return energy, torch.full_like(rows, 1 / len(x))
         return energy, (rows - energy).detach().exp() / temperature
@@ -99,6 +114,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
     """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
     h^u_i = min_{j≠i} d(u_i, v_j) and h^v_i = min_{j≠i} d(v_i, u_j), where d(x, y) = sqrt(‖x − sg(y)‖² + 1e-4).
+    h^u_i is also the minimum over the hard negatives, of sqrt(‖u_i − w_k‖² + 1e-4).
     c^x_i = 1, or with `ratio` r/sg(h^x_i). There is no `weight`: only the hardest negative has one.
     """
 
@@ -106,14 +122,16 @@ class MaximumHypersphericalSeparation(NonContrastive):
 
     def gated_loss(self, pairs: UnitPairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
-        separation_u, pull_u = self._separation(pairs.u, pairs.v.detach(), pairs.excluded)
-        separation_v, pull_v = self._separation(pairs.v, pairs.u.detach(), pairs.excluded.T)
+        separation_u, pull_u = self._separation(pairs.u, pairs.with_hard(pairs.v.detach()), pairs.excluded)
+        of_positives = pairs.excluded[:, : len(pairs.v)].T
+        separation_v, pull_v = self._separation(pairs.v, pairs.u.detach(), of_positives)
         spreading = -self.uniformity_weight * (separation_u + separation_v).mean()
         return spreading + (distance * (pull_u + pull_v) / 2).mean()
 
     def _separation(self, x: Tensor, y: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
         # 2 x_i·y_j − ‖y_j‖² is ‖x_i‖² − ‖x_i − y_j‖²: it finds the nearest, whose distance is then computed exactly.
-        closeness = only_negatives(2 * x.detach() @ y.T - y.square().sum(-1), excluded)
+        fixed = y.detach()
+        closeness = only_negatives(2 * x.detach() @ fixed.T - fixed.square().sum(-1), excluded)
         nearest = y[closeness.argmax(-1)]  # [pairs, dim]
         separation = ((x - nearest).square().sum(-1) + 1e-4).sqrt()
         alone = excluded.all(-1)
@@ -134,6 +152,7 @@ class GradientForm(NonContrastive):
     with `weight`, W_ij = e^{z_i·z_j/τ} / Σ_{k≠l} e^{z_k·z_l/τ}, where only the numerator includes the diagonal;
     with `power`, the same with max(z_i·z_j, 1e-4)^p instead of e^{z_i·z_j/τ}.
     With `ratio`, pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
+    Hard negatives are further columns of the first V alone: + λ Σ_k W_ik u_i·w_k, where z_i·w_k is in place of z_i·z_j.
     """
 
     uniformity_weight: Factor = 30.0
@@ -154,23 +173,26 @@ class GradientForm(NonContrastive):
 
     def gated_loss(self, pairs: UnitPairs) -> Tensor:
         excluded = pairs.excluded_within
-        return self._view(pairs.u, pairs.v, excluded) + self._view(pairs.v, pairs.u, excluded)
+        of_anchors = self._view(pairs.u, pairs.v, pairs.hard, excluded)
+        return of_anchors + self._view(pairs.v, pairs.u, None, excluded[:, : len(pairs.v)])
 
-    def _view(self, x: Tensor, y: Tensor, excluded: Tensor) -> Tensor:
+    def _view(self, x: Tensor, y: Tensor, hard: Tensor | None, excluded: Tensor) -> Tensor:
         fixed = x.detach()
-        weights, own_weight = self._weights(self.reference(fixed, y.detach()), excluded)
+        others = fixed if hard is None else torch.cat([fixed, hard])
+        z = self.reference(fixed, y.detach())
+        weights, own_weight = self._weights(z, z if hard is None else torch.cat([z, hard.detach()]), excluded)
         # The diagonal's gradient is parallel to x_i, so normalisation removes it. With small τ it is huge, and
         # rounding would leave some of it. Hence only its value is kept.
-        spreading = (x * (weights @ fixed)).sum() + (own_weight * fixed.square().sum(-1)).sum()
+        spreading = (x * (weights @ others)).sum() + (own_weight * fixed.square().sum(-1)).sum()
         if self.ratio is None:
             pull = (x * self.plain_pull(fixed, y.detach())).sum()
         else:
             pull = self.uniformity_weight * self.ratio * (weights.sum(-1) * (x * y).sum(-1)).sum()
         return self.uniformity_weight * spreading - pull
 
-    def _weights(self, z: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
-        """W off the diagonal [pairs, pairs], and on it [pairs]."""
-        similarity = z @ z.T
+    def _weights(self, z: Tensor, others: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
+        """W of z's rows and others off the diagonal [pairs, pairs + hard], and on it [pairs]."""
+        similarity = z @ others.T
         if self.weight is None and self.power is None:
             weights = similarity * (2 / len(z) ** 2)
             return weights.masked_fill(excluded, 0), weights.diagonal()
@@ -187,7 +209,8 @@ class GradientForm(NonContrastive):
 class VICReg(GradientForm):
     """VICReg in gradient form: the reference view is x, and plain pos_i = −(2/N) x_i·sg(y_i).
 
-    The plain form has the gradient of mean_i‖x_i − y_i‖² + λ/2 (‖C_xx‖² + ‖C_yy‖²) with C_xx = xᵀx/N.
+    The plain form has the gradient of mean_i‖x_i − y_i‖² + λ/2 (‖C_xx‖² + ‖C_yy‖²) with C_xx = xᵀx/N. Hard negatives
+    enter the anchors' second moment: ‖C_uu + C_ww‖² − ‖C_ww‖² with C_ww = wᵀw/N is in place of ‖C_uu‖².
     """
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:
@@ -202,7 +225,8 @@ class BarlowTwins(GradientForm):
     """Barlow Twins in gradient form: the reference view is y.
 
     Plain pos_i = −Σ_d (2/N)(1 − (1−λ)·C_dd) x_id sg(y_id) with C = sg(xᵀy)/N.
-    The plain form has the gradient of Σ_d (1 − C_dd)² + λ Σ_{d≠e} C_de².
+    The plain form has the gradient of Σ_d (1 − C_dd)² + λ Σ_{d≠e} C_de². Hard negatives enter the correlation as pairs
+    of a sentence with itself, without a pull: anchors get the gradient of that and λ (‖C + wᵀw/N‖² − ‖C‖²).
     """
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:

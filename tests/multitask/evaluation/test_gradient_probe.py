@@ -143,6 +143,8 @@ def test_every_objective_on_every_batch(objective: Objective) -> None:
         assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
         if batch.differentiable and not single_dimensions:
             assert seen.residual < 1e-9
+            hard = random_batch(9, pairs=len(batch.anchors)).anchors
+            assert found(objective, batch, hard_negatives=hard).residual < 1e-9
 
 
 def test_plain_barlow_twins_leaves_a_residual() -> None:

@@ -2,6 +2,7 @@
 
 Scalars are torch scalars, so that autograd differentiates the loop; `.detach()` is sg in the formulas.
 If `false[i][j]`, positive j is not a negative of anchor i. Within one view, (i, j) and (j, i) are the same pair.
+`hard[i]` has the numbers and unit vectors of the hard negatives of anchor i; those of the other view's rows are none.
 """
 
 import math
@@ -14,6 +15,7 @@ from multitask.objectives import Objective
 
 Rows = list[Tensor]
 Mask = list[list[bool]]
+Hard = list[list[tuple[int, Tensor]]]
 ZERO = torch.zeros((), dtype=torch.float64)
 
 
@@ -29,14 +31,13 @@ def loop_loss(
     n = len(anchors)
     false = [[False] * n for _ in range(n)] if false_negatives is None else false_negatives.tolist()
     u, v = normalised(anchors), normalised(positives)
-    if objective.name in ("infonce", "arccon", "mnrl"):
-        hard = [] if hard_negatives is None else normalised(hard_negatives)
-        false_hard = [[False] * len(hard)] * n if false_hard_negatives is None else false_hard_negatives.tolist()
-        loss = infonce(objective, u, v, hard, false, false_hard)
-    elif labels is not None:
+    w = [] if hard_negatives is None else normalised(hard_negatives)
+    false_hard = [[False] * len(w)] * n if false_hard_negatives is None else false_hard_negatives.tolist()
+    hard = [[(k, x) for k, x in enumerate(w) if not false_hard[i][k]] for i in range(n)]
+    if labels is not None:
         loss = LABELLED[objective.name](objective, u, v, labels.tolist(), false)
     else:
-        loss = LOOPS[objective.name](objective, u, v, false)
+        loss = LOOPS[objective.name](objective, u, v, false, hard)
     return loss + 0 * (anchors.sum() + positives.sum())  # differentiable even if every row was cut
 
 
@@ -69,7 +70,7 @@ def unordered(false: Mask) -> Mask:
     return [[false[i][j] or false[j][i] for j in range(n)] for i in range(n)]
 
 
-def infonce(o: Objective, u: Rows, v: Rows, hard: Rows, false: Mask, false_hard: Mask) -> Tensor:
+def infonce(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
     temperature = 1 / o.scale if o.name == "mnrl" else o.temperature
     own_weight = 0.0 if o.name == "mnrl" else o.hard_negative_weight
     losses = []
@@ -79,49 +80,52 @@ def infonce(o: Objective, u: Rows, v: Rows, hard: Rows, false: Mask, false_hard:
             positive = torch.cos(torch.arccos(positive.clamp(-1 + 1e-16, 1 - 1e-16)) + o.angle)
         logits = [positive / temperature]
         logits += [dot(u[i], v[j]) / temperature for j in negatives(i, len(v), false)]
-        for k in range(len(hard)):
-            if not false_hard[i][k]:
-                logits.append(dot(u[i], hard[k]) / temperature + (own_weight if k == i else 0.0))
+        logits += [dot(u[i], w) / temperature + (own_weight if k == i else 0.0) for k, w in hard[i]]
         losses.append(log_sum_exp(logits) - logits[0])
     return mean(losses)
 
 
-def margin(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+def of_anchor(i: int, others: Rows, false: Mask, hard: Hard) -> Rows:
+    """The negatives of anchor i among the other rows, and its hard ones."""
+    return [others[j] for j in negatives(i, len(others), false)] + [w for _, w in hard[i]]
+
+
+def margin(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
     losses = []
     for i in range(len(u)):
-        others = negatives(i, len(v), false)
+        others = of_anchor(i, v, false, hard)
         excess = -torch.ones(())
         if others and o.name == "mpt":
-            excess = max(dot(u[i], v[j]) for j in others) - dot(u[i], v[i]) + o.margin
+            excess = max(dot(u[i], x) for x in others) - dot(u[i], v[i]) + o.margin
         if others and o.name == "met":
-            d = [(2 - 2 * dot(u[i], y)).clamp_min(1e-4).sqrt() for y in v]
-            excess = d[i] - min(d[j] for j in others) + o.margin
+            own, *d = [(2 - 2 * dot(u[i], y)).clamp_min(1e-4).sqrt() for y in (v[i], *others)]
+            excess = own - min(d) + o.margin
         if others and o.name == "mat":
-            theta = [torch.arccos(dot(u[i], y).clamp(-1 + 1e-16, 1 - 1e-16)) for y in v]
-            excess = theta[i] - min(theta[j] for j in others) + o.margin * math.pi
+            own, *theta = [torch.arccos(dot(u[i], y).clamp(-1 + 1e-16, 1 - 1e-16)) for y in (v[i], *others)]
+            excess = own - min(theta) + o.margin * math.pi
         losses.append(excess if excess > 0 else ZERO)
     return mean(losses)
 
 
-def dcl(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+def dcl(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
     losses = []
     for i in range(len(u)):
-        others = negatives(i, len(v), false)
+        others = of_anchor(i, v, false, hard)
         loss = -dot(u[i], v[i]) / o.temperature
         if others:
-            loss = loss + log_sum_exp([dot(u[i], v[j]) / o.temperature for j in others])
+            loss = loss + log_sum_exp([dot(u[i], x) / o.temperature for x in others])
         if o.name == "dcl_positive" and (not others or loss < 0):
             loss = ZERO
         losses.append(loss)
     return mean(losses)
 
 
-def align_uniform(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+def align_uniform(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
     distances = [(x - y).norm() ** o.alpha for x, y in zip(u, v, strict=True)]
     spread = ZERO
-    for x in (u, v):
-        pairs = [(i, j) for i in range(len(x)) for j in range(i + 1, len(x)) if not unordered(false)[i][j]]
-        kernel = [torch.exp(-o.t * (x[i] - x[j]).square().sum()) for i, j in pairs]
+    for x, mine in ((u, hard), (v, none(hard))):
+        pairs = pairs_within(x, false, mine)
+        kernel = [torch.exp(-o.t * (one - other).square().sum()) for one, other in pairs]
         if kernel:
             spread = spread + torch.log(mean(kernel)) / 2
     return (1 - o.uniformity_weight) * mean(distances) + o.uniformity_weight * (2 * o.t + spread)
@@ -153,43 +157,39 @@ def quora_pairs(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask
     return mean(losses)
 
 
-def gradient(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
-    def half(x: Rows, y: Rows, false: Mask) -> Tensor:
+def gradient(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
+    def half(x: Rows, y: Rows, false: Mask, hard: Hard) -> Tensor:
         n = len(x)
-        entries = []
+        rows = []  # the sum of each row that passes the gate
         for i in range(n):
-            others = negatives(i, n, false)
-            similarity = [dot(x[i], y[j].detach()) for j in range(n)]
+            similarity = [dot(x[i], other) for other in of_anchor(i, [row.detach() for row in y], false, hard)]
             a = dot(x[i], y[i])
             if o.dissipation is not None:
-                if not others:
+                if not similarity:
                     continue
-                gap = a.detach() - max(similarity[j].detach() for j in others)
+                gap = a.detach() - max(s.detach() for s in similarity)
                 if gap >= o.dissipation:
                     continue
             if o.power is None:
-                unnormalised = {j: torch.exp(similarity[j].detach() / o.weight) for j in others}
+                unnormalised = [torch.exp(s.detach() / o.weight) for s in similarity]
             else:
-                unnormalised = {j: similarity[j].detach().clamp_min(1e-4) ** o.power for j in others}
-            for j in range(n):
-                if j in unnormalised:
-                    weight = unnormalised[j] / sum(unnormalised.values())
-                    entries.append(weight * (similarity[j] - o.ratio * a))
-                else:
-                    entries.append(ZERO)
-        return mean(entries) if entries else ZERO
+                unnormalised = [s.detach().clamp_min(1e-4) ** o.power for s in similarity]
+            targets = [s - o.ratio * a for s in similarity]
+            weights = [x / sum(unnormalised) for x in unnormalised]
+            rows.append(sum((w * target for w, target in zip(weights, targets, strict=True)), ZERO))
+        return mean(rows) / n if rows else ZERO
 
-    return half(u, v, false) + half(v, u, transposed(false))
+    return half(u, v, false, hard) + half(v, u, transposed(false), none(hard))
 
 
-def mixed(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+def mixed(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
     n, losses = len(u), []
     for i in range(n):
-        others = negatives(i, n, false)
+        a, s = dot(u[i], v[i]), dict(enumerate(dot(u[i], x) for x in of_anchor(i, v, false, hard)))
+        others = list(s)
         if not others:
             losses.append(ZERO)
             continue
-        a, s = dot(u[i], v[i]), {j: dot(u[i], v[j]) for j in others}
         hardest = max(others, key=lambda j: s[j].item())
         limit = 1 - torch.finfo(torch.float64).eps
         positive, negative = (math.acos(max(-limit, min(limit, x.item()))) for x in (a, s[hardest]))
@@ -217,47 +217,58 @@ def mixed(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
     return mean(losses)
 
 
-def dissipated(o: Objective, x: Rows, false: Mask) -> Rows:
+def none(hard: Hard) -> Hard:
+    return [[] for _ in hard]
+
+
+def pairs_within(x: Rows, false: Mask, hard: Hard) -> list[tuple[Tensor, Tensor]]:
+    """The unordered pairs of a view's rows, and those of a row with its hard negatives."""
+    n = len(x)
+    pairs = [(x[i], x[j]) for i in range(n) for j in range(i) if not unordered(false)[i][j]]
+    return pairs + [(x[i], w) for i in range(n) for _, w in hard[i]]
+
+
+def dissipated(o: Objective, x: Rows, false: Mask, hard: Hard) -> Rows:
     if o.dissipation is None:
         return x
     rows = []
     for i in range(len(x)):
-        others = negatives(i, len(x), unordered(false))
-        near = bool(others) and bool(1 - max(dot(x[i], x[j]) for j in others) < o.dissipation)
+        others = of_anchor(i, x, unordered(false), hard)
+        near = bool(others) and bool(1 - max(dot(x[i], other) for other in others) < o.dissipation)
         rows.append(x[i] if near else x[i].detach())
     return rows
 
 
-def mhe(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
-    u, v = dissipated(o, u, false), dissipated(o, v, false)
+def mhe(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
+    u, v = dissipated(o, u, false, hard), dissipated(o, v, false, none(hard))
     n = len(u)
     temperature = o.weight or 1.0
     ratio = 1.0 if o.ratio is None else o.ratio
     loss = ZERO
-    for x in (u, v):
-        pairs = [(i, j) for i in range(n) for j in range(i) if not unordered(false)[i][j]]
-        energy = log_sum_exp([dot(x[i], x[j]) / temperature for i, j in pairs]) if pairs else ZERO
+    for x, mine in ((u, hard), (v, none(hard))):
+        pairs = pairs_within(x, false, mine)
+        energy = log_sum_exp([dot(one, other) / temperature for one, other in pairs]) if pairs else ZERO
         loss = loss + o.uniformity_weight * energy
         for i in range(n):
             pull = ZERO + 1 / n
             if o.weight is not None:
-                others = negatives(i, n, unordered(false))
-                push = log_sum_exp([dot(x[i], x[j]) / temperature for j in others])
+                others = of_anchor(i, x, unordered(false), mine)
+                push = log_sum_exp([dot(x[i], other) / temperature for other in others])
                 pull = torch.exp(push - energy).detach() / temperature if others else ZERO
             loss = loss + ratio * (2 - 2 * dot(u[i], v[i])) * pull / 2
     return loss
 
 
-def mhs(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
-    u, v = dissipated(o, u, false), dissipated(o, v, false)
+def mhs(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
+    u, v = dissipated(o, u, false, hard), dissipated(o, v, false, none(hard))
     n = len(u)
     loss = ZERO
-    for x, y, mask in ((u, v, false), (v, u, transposed(false))):
+    for x, y, mask, mine in ((u, v, false, hard), (v, u, transposed(false), none(hard))):
         for i in range(n):
-            others = negatives(i, n, mask)
+            others = of_anchor(i, [row.detach() for row in y], mask, mine)
             pull = ZERO if o.ratio is not None else ZERO + 1
             if others:
-                h = min(((x[i] - y[j].detach()).square().sum() + 1e-4).sqrt() for j in others)
+                h = min(((x[i] - other).square().sum() + 1e-4).sqrt() for other in others)
                 loss = loss - o.uniformity_weight * h / n
                 if o.ratio is not None:
                     pull = o.ratio / h.detach()
@@ -265,25 +276,27 @@ def mhs(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
     return loss
 
 
-def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:  # noqa: C901
-    u, v = dissipated(o, u, false), dissipated(o, v, false)
+def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:  # noqa: C901
+    u, v = dissipated(o, u, false, hard), dissipated(o, v, false, none(hard))
     n, mask = len(u), unordered(false)
 
-    def view(x: Rows, y: Rows) -> Tensor:
+    def view(x: Rows, y: Rows, hard: Hard) -> Tensor:  # noqa: C901
         z = x if o.name == "vicreg" else y
-        similarity = [[dot(z[i], z[j]).detach() for j in range(n)] for i in range(n)]
-        off_diagonal = [(i, j) for i in range(n) for j in range(n) if i != j and not mask[i][j]]
+        further = {(i, n + k): w for i in range(n) for k, w in hard[i]}
+        similarity = {(i, j): dot(z[i], z[j]).detach() for i in range(n) for j in range(n)}
+        similarity |= {(i, j): dot(z[i], w).detach() for (i, j), w in further.items()}
+        off_diagonal = [(i, j) for i in range(n) for j in range(n) if i != j and not mask[i][j]] + [*further]
 
         def strength(i: int, j: int) -> Tensor:
             if o.power is not None:
-                return similarity[i][j].clamp_min(1e-4) ** o.power
-            return torch.exp(similarity[i][j] / o.weight)
+                return similarity[i, j].clamp_min(1e-4) ** o.power
+            return torch.exp(similarity[i, j] / o.weight)
 
         def weight(i: int, j: int) -> Tensor:
-            if i != j and mask[i][j]:
+            if i != j and (i, j) not in off_diagonal:
                 return ZERO
             if o.weight is None and o.power is None:
-                return 2 / n**2 * similarity[i][j]
+                return 2 / n**2 * similarity[i, j]
             if not off_diagonal:
                 return ZERO
             return strength(i, j) / sum(strength(k, m) for k, m in off_diagonal)
@@ -292,8 +305,10 @@ def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:  # noq
         for i in range(n):
             for j in range(n):
                 loss = loss + o.uniformity_weight * weight(i, j) * dot(x[i], x[j].detach())
+            for k, w in hard[i]:
+                loss = loss + o.uniformity_weight * weight(i, n + k) * dot(x[i], w)
             if o.ratio is not None:
-                push = sum((weight(i, j) for j in range(n) if j != i), ZERO)
+                push = sum((weight(*entry) for entry in off_diagonal if entry[0] == i), ZERO)
                 loss = loss - o.uniformity_weight * o.ratio * push * dot(x[i], y[i])
             elif o.name == "vicreg":
                 loss = loss - 2 / n * dot(x[i], y[i].detach())
@@ -303,10 +318,13 @@ def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:  # noq
                     loss = loss - 2 / n * (1 - (1 - o.uniformity_weight) * c) * x[i][d] * y[i][d].detach()
         return loss
 
-    return view(u, v) + view(v, u)
+    return view(u, v, hard) + view(v, u, none(hard))
 
 
-LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask], Tensor]] = {
+LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask, Hard], Tensor]] = {
+    "infonce": infonce,
+    "arccon": infonce,
+    "mnrl": infonce,
     "mpt": margin,
     "met": margin,
     "mat": margin,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from multitask.evaluation.gradient_probe import probe
 from multitask.objectives import Objective, build_objective, uniformity, unit
 from multitask.objectives.geometry import arccos
 from multitask.objectives.labelled_pairs import CoSENT
@@ -58,24 +59,56 @@ def test_cosent_is_that_of_sentence_transformers_and_knows_only_the_order_of_lab
         assert loss == 0
 
 
-def original_barlow_twins(anchors: Tensor, positives: Tensor) -> Tensor:
+def original_barlow_twins(anchors: Tensor, positives: Tensor, hard_negatives: Tensor | None = None) -> Tensor:
+    """Hard negatives are pairs of a sentence with itself in the correlation, but not in its distance from 1."""
     u, v = (normalize(x, dim=-1) for x in (anchors, positives))
     correlation = u.T @ v / len(u)
     own = correlation.diagonal()
-    return (1 - own).square().sum() + 3 * (correlation.square().sum() - own.square().sum())
+    with_hard = correlation
+    if hard_negatives is not None:
+        w = normalize(hard_negatives, dim=-1)
+        with_hard = correlation + w.T @ w / len(u)
+    return (1 - own).square().sum() + 3 * (with_hard.square().sum() - own.square().sum())
 
 
-def original_vicreg(anchors: Tensor, positives: Tensor) -> Tensor:
+def original_vicreg(anchors: Tensor, positives: Tensor, hard_negatives: Tensor | None = None) -> Tensor:
+    """Hard negatives are further anchors in the second moment; their own square is constant."""
     u, v = (normalize(x, dim=-1) for x in (anchors, positives))
-    covariance = sum((x.T @ x / len(x)).square().sum() for x in (u, v))
+    w = u[:0] if hard_negatives is None else normalize(hard_negatives, dim=-1)
+    moments = (torch.cat([u, w]).T @ torch.cat([u, w]), v.T @ v)
+    covariance = sum((moment / len(u)).square().sum() for moment in moments) - (w.T @ w / len(u)).square().sum()
     return (u - v).square().sum(-1).mean() + 3 / 2 * covariance
 
 
+@pytest.mark.parametrize("hard", [None, HARD], ids=["no hard negatives", "hard negatives"])
 @pytest.mark.parametrize(("name", "original"), [("barlow_twins", original_barlow_twins), ("vicreg", original_vicreg)])
-def test_plain_gradient_form_has_the_gradient_of_the_original_loss(name: str, original: Callable[..., Tensor]) -> None:
-    batch = random_batch(3)
-    _, *actual = value_and_gradient(build_objective(name, uniformity_weight=3), batch)
-    torch.testing.assert_close(actual, list(value_and_gradient(original, batch)[1:]))
+def test_plain_gradient_form_has_the_gradient_of_the_original_loss(
+    name: str, original: Callable[..., Tensor], hard: Tensor | None
+) -> None:
+    batch, objective = random_batch(3), build_objective(name, uniformity_weight=3)
+    _, *actual = value_and_gradient(objective, batch, hard_negatives=hard)
+    _, *expected = value_and_gradient(original, batch, hard_negatives=hard)
+    if hard is not None and name == "vicreg":
+        for losses, loss in ((actual, objective), (expected, original)):
+            losses += torch.autograd.grad(loss(batch.anchors, batch.positives, hard.requires_grad_()), hard)
+    known = (
+        1 if hard is not None and name == "barlow_twins" else 3
+    )  # its positives are not compared with hard negatives
+    torch.testing.assert_close(actual[:known], expected[:known])
+
+
+@pytest.mark.parametrize("name", ["gradient", "dcl", "mixed"])
+def test_with_hard_negatives_an_anchor_has_the_weights_and_ratio_of_infonce(name: str) -> None:
+    """In `gradient`, the half of the positives pulls each anchor once more."""
+    batch, parameters = random_batch(1, dim=20), {"dissipation": None} if name == "gradient" else {}
+    hard = random_batch(2, pairs=9, dim=20).anchors
+    components = [
+        probe(build_objective(other, **given), batch.anchors, batch.positives, hard)
+        for other, given in ((name, parameters), ("infonce", {}))
+    ]
+    torch.testing.assert_close(components[0].weights, components[1].weights)
+    torch.testing.assert_close(components[0].ratio, components[1].ratio * (2 if name == "gradient" else 1))
+    assert all(component.residual < 1e-9 for component in components)
 
 
 @pytest.mark.parametrize("name", ["mhe", "mhs", "barlow_twins", "vicreg"])

@@ -32,13 +32,13 @@ each_objective = pytest.mark.parametrize("objective", EACH_OBJECTIVE, ids=str)
 TAKES_HARD_NEGATIVES = [objective for objective in ALL_OBJECTIVES if objective.takes_hard_negatives]
 
 
-def follows(objective: Objective, batch: Batch, **arguments: Tensor | None) -> None:
+def follows(objective: Objective, batch: Batch, tolerance: float = 1e-6, **arguments: Tensor | None) -> None:
     arguments["labels"] = labels_for(objective, len(batch.anchors))
     actual = value_and_gradient(objective, batch, **arguments)
     expected = value_and_gradient(partial(loop_loss, objective), batch, **arguments)
     for a, e in list(zip(actual, expected, strict=True))[: None if batch.differentiable else 1]:
         scale = min(e.abs().max().item(), 1.0)  # gradients of huge embeddings are small
-        torch.testing.assert_close(a, e, rtol=1e-6, atol=max(1e-6 * scale, 1e-12))
+        torch.testing.assert_close(a, e, rtol=tolerance, atol=max(tolerance * scale, 1e-12))
 
 
 @all_objectives
@@ -50,14 +50,23 @@ def test_value_and_gradient_follow_the_formula(objective: Objective) -> None:
 
 @pytest.mark.parametrize("objective", TAKES_HARD_NEGATIVES, ids=str)
 def test_hard_negatives_follow_the_formula(objective: Objective) -> None:
-    batch, hard = random_batch(8), random_batch(9).anchors
-    follows(objective, batch, hard_negatives=hard)
-    masks = {"false_negatives": some_false_negatives(6), "false_hard_negatives": some_false_negatives(6).flip(0)}
-    follows(objective, batch, hard_negatives=hard, **masks)
-    hard.requires_grad_()
-    (actual,) = torch.autograd.grad(objective(batch.anchors, batch.positives, hard), hard)
-    (expected,) = torch.autograd.grad(loop_loss(objective, batch.anchors, batch.positives, hard), hard)
-    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-9)
+    batch, hard = random_batch(8), random_batch(9, pairs=4 if objective.name != "infonce" else 6).anchors
+    false_hard = some_false_negatives(6).flip(0)[:, : len(hard)]
+    for masks in ({}, {"false_negatives": some_false_negatives(6), "false_hard_negatives": false_hard}):
+        follows(objective, batch, 1e-9, hard_negatives=hard, **masks)
+        raw = hard.clone().requires_grad_()
+        (actual,) = torch.autograd.grad(objective(batch.anchors, batch.positives, raw, **masks), raw)
+        loop = loop_loss(objective, batch.anchors, batch.positives, raw, **masks)
+        (expected,) = torch.autograd.grad(loop + 0 * raw.sum(), raw)
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("objective", TAKES_HARD_NEGATIVES, ids=str)
+def test_hard_negatives_that_count_for_no_anchor_are_none(objective: Objective) -> None:
+    batch, hard = random_batch(5), random_batch(9).anchors
+    expected = value_and_gradient(objective, batch, false_negatives=some_false_negatives(6))
+    masks = {"false_negatives": some_false_negatives(6), "false_hard_negatives": torch.ones(6, 6, dtype=torch.bool)}
+    torch.testing.assert_close(value_and_gradient(objective, batch, hard_negatives=hard, **masks), expected)
 
 
 @each_objective
@@ -152,6 +161,17 @@ def test_objectives_with_a_hinge_or_gate_tell_the_share_of_rows_that_pass(object
         assert objective.gate_rate(together, together, torch.ones(4, 4, dtype=torch.bool)) == 0
         if getattr(objective, "margin", 0) < 1:  # a margin as wide as the sphere is never met
             assert objective.gate_rate(apart, apart) == 0
+
+
+@pytest.mark.parametrize("name", [*sorted(GATED), "gradient", "vicreg"])
+def test_near_hard_negatives_open_a_hinge_or_gate(name: str) -> None:
+    objective = build_objective("vicreg", dissipation=0.3) if name == "vicreg" else build_objective(name)
+    apart, hard = torch.eye(4, 5), torch.eye(5)[[3, 3, 4]]  # two equal to the last anchor, one like none
+    anchors_alone = 1 / 8 if name in ("gradient", "vicreg") else 1 / 4  # these also have a gate for each positive
+    assert objective.gate_rate(apart, apart) == 0
+    assert objective.gate_rate(apart, apart, hard_negatives=hard) == anchors_alone
+    nobody = torch.ones(4, 3, dtype=torch.bool)
+    assert objective.gate_rate(apart, apart, hard_negatives=hard, false_hard_negatives=nobody) == 0
 
 
 @pytest.mark.parametrize("name", sorted(GATED))

@@ -137,7 +137,7 @@ MASK_OF_3 = torch.zeros(3, 3, dtype=torch.bool)
         ("mpt", {"positives": torch.eye(2)}, r"expected \[pairs, dim\] twice"),
         ("mpt", {"anchors": torch.ones(3), "positives": torch.ones(3)}, r"expected \[pairs, dim\] twice"),
         ("mpt", {"anchors": torch.ones(0, 3), "positives": torch.ones(0, 3)}, r"expected \[pairs, dim\] twice"),
-        ("mpt", {"hard_negatives": torch.eye(3)}, "mpt cannot use hard negatives; .*one of: .*infonce"),
+        ("cosine", {"hard_negatives": torch.eye(3), "labels": torch.ones(3)}, "cosine cannot use hard .*: .*infonce"),
         ("infonce", {"hard_negatives": torch.eye(4)}, r"shape \[4, 4\] .*; expected \[4, 3\]"),
         ("infonce", {"labels": torch.ones(3)}, "infonce takes no labels"),
         ("cosine", {}, "cosine needs labels, one for each pair: similarity from 0 to 1"),
