@@ -156,8 +156,8 @@ class Objective:
         self,
         anchors: Tensor,
         positives: Tensor,
-        false_negatives: Tensor | None = None,
         hard_negatives: Tensor | None = None,
+        false_negatives: Tensor | None = None,
         false_hard_negatives: Tensor | None = None,
     ) -> Tensor | None:
         """Share of rows that pass the gate or hinge, 0 to 1, as a scalar on the embeddings' device.

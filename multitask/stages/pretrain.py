@@ -240,7 +240,7 @@ class Pretraining(SourceTraining):
         """Dissipation, weights and ratio of the gradient of the update's anchors, from the loss just computed."""
         name = update[0].source
         source = self.contrastive[name]
-        if source.labels is not None:
+        if source.objective.takes_labels != "none":
             return {}
         assert source.compared is not None, "the step has computed the loss"
         seen = probe(source.objective, *source.compared).summary()

@@ -35,6 +35,10 @@ class ContrastiveSource(TrainingSource):
     A single column of sentences gives two views of each that differ by dropout (SimCSE). The projection maps embeddings
     to the vectors that the objective compares, and `config` says which other sentences are negatives. If there are
     sizes, the loss is the mean of those of each embedding's first so many numbers.
+
+    Rows with labels are for objectives that learn from them. For other objectives, a row of label 0 stands for two
+    pairs, each of one of its sentences with itself. So its sentences are negatives of each other, as further negatives
+    of an anchor that has no other positive, and always count as such.
     """
 
     def __init__(
@@ -89,8 +93,12 @@ class ContrastiveSource(TrainingSource):
 
         What is monitored and kept as `compared` is of the largest size.
         """
-        sized = distributed.gather(views, len(rows), dim=1).chunk(len(self.sizes), dim=2)
+        views = distributed.gather(views, len(rows), dim=1)
         duplicates = self._duplicates(rows, views.device)
+        if (places := self.places(rows)) is not None:
+            views = views.flatten(0, 1)[torch.from_numpy(places).to(views.device, non_blocking=True)]
+            rows = rows[places[0] % len(rows)]  # of each pair
+        sized = views.chunk(len(self.sizes), dim=2)
         losses, watched = zip(*(self._loss_of_size(part, rows, *duplicates) for part in reversed(sized)), strict=True)
         return torch.stack(losses).mean(), watched[-1]
 
@@ -104,7 +112,8 @@ class ContrastiveSource(TrainingSource):
             u, v = unit(anchors), unit(positives)
             cosines = u @ v.T
         excluded = excluded_negatives(cosines, rows, duplicates, self.config.sampling)
-        labels = None if self.labels is None else labels_to_tensor(self.labels[rows], views.device)
+        learns = self.objective.takes_labels != "none"
+        labels = labels_to_tensor(self.labels[rows], views.device) if learns and self.labels is not None else None
         loss = self.objective(anchors, positives, hard, labels, excluded, hard_duplicates)
         anchors, positives = anchors.detach(), positives.detach()
         self.compared = anchors, positives, None if hard is None else hard.detach(), excluded, hard_duplicates
@@ -117,8 +126,15 @@ class ContrastiveSource(TrainingSource):
                 "negative cosine": (cosines.sum() - cosines.trace()) / max(count * (count - 1), 1),
                 "duplicates": cosines.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
             }
-        gate = self.objective.gate_rate(anchors, positives, excluded)
+        gate = self.objective.gate_rate(*self.compared)
         return loss, watched if gate is None else {**watched, "gate rate": gate}
+
+    def places(self, rows: RowNumbers) -> RowNumbers | None:
+        """Where anchors and positives are among the rows' first, then second sentences, [2, pairs]; None: in order."""
+        if self.labels is None or self.objective.takes_labels != "none":
+            return None
+        same, apart = (np.flatnonzero(self.labels[rows] == label) for label in (1, 0))
+        return np.stack([np.concatenate([start, apart, apart + len(rows)]) for start in (same, same + len(rows))])
 
     def _duplicates(self, rows: RowNumbers, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
         """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
@@ -128,6 +144,8 @@ class ContrastiveSource(TrainingSource):
         if not self.config.mask_duplicates:
             return None, None
         anchor, positive, *hard = (identity[rows] for identity in self.identities)
+        if (places := self.places(rows)) is not None:
+            anchor, positive = np.concatenate([anchor, positive])[places]
         own = [anchor[:, None], positive[:, None]]
         among_positives = (positive == own[0]) | (positive == own[1]) | (anchor == own[0])
         np.fill_diagonal(among_positives, val=False)
@@ -144,22 +162,24 @@ def excluded_negatives(
 ) -> Tensor | None:
     """Which positives j are no negatives of row i, besides those that are excluded already: [rows, rows] bool, or None.
 
-    `cosines` are of anchors i and positives j. `rows` are the numbers of the batch's rows, which decide what is random,
-    on every rank alike.
+    `cosines` are of anchors i and positives j. `rows` are the numbers of the pairs' rows, which decide what is random,
+    on every rank alike. Two pairs of one row are negatives of each other, unless they are excluded already.
     """
     if config.negatives == "all":
         return excluded
     diagonal = diagonal_mask(cosines)
     known = diagonal if excluded is None else diagonal | excluded
-    if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
-        return (known | (cosines >= config.false_negative_cosine)) & ~diagonal
     count = min(config.negatives_kept, len(cosines) - 1)
-    if config.negatives == "random":
+    if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
+        left_out = cosines >= config.false_negative_cosine
+    elif config.negatives == "random":
         draws = torch.Generator().manual_seed(torch_seed(0, "random negatives", *map(int, rows)))
-        return (known | ~regular_graph(len(cosines), count, draws).to(cosines.device)) & ~diagonal
-    # The hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592).
-    kept = only_negatives(cosines, known).topk(count, dim=1).indices
-    return (known | torch.ones_like(known).scatter(1, kept, value=False)) & ~diagonal
+        left_out = ~regular_graph(len(cosines), count, draws).to(cosines.device)
+    else:  # The hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592).
+        kept = only_negatives(cosines, known).topk(count, dim=1).indices
+        left_out = torch.ones_like(known).scatter(1, kept, value=False)
+    left_out &= torch.from_numpy(rows[:, None] != rows).to(cosines.device, non_blocking=True)
+    return left_out if excluded is None else left_out | (excluded & ~diagonal)
 
 
 def regular_graph(nodes: int, degree: int, draws: torch.Generator) -> Tensor:
@@ -207,15 +227,16 @@ def load_contrastive(
     negative_pairs = config.negative_pairs != "left_out"
     paired, groups = read_paired_sentences(name, data, train_limit, partners, negative_pairs, option, scored)
     if name == "quora" and config.negative_pairs != "left_out" and objective.takes_labels == "none":
-        if type(objective) is not InfoNCE:
+        if type(objective) is InfoNCE:
+            objective = LabelledPairs(objective.temperature, config.negative_pairs)
+        elif config.negative_pairs == "literal":
             raise InputError(
-                f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
+                f"negative_pairs is literal, but the objective is {objective.name}; take bounded, or infonce"
             )
-        objective = LabelledPairs(objective.temperature, config.negative_pairs)
     if paired.labels is None and objective.takes_labels != "none":
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
-        raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")
+        raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose another, e.g. infonce")
     if config.sampling.negatives == "hardest" and objective.compares_within_views:
         raise InputError(
             f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "

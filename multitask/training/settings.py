@@ -152,8 +152,8 @@ class ContrastiveConfig:
     quora_share: Annotated[float, Field(ge=1e-6, le=1)] = 1.0
     """Share of the Quora rows that an epoch uses, different rows each time. The report's unsupervised runs use 0.06."""
     negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
-    """What to do with Quora pairs of label 0: push them apart in the `bounded` form, in the report's `literal` form, or
-    leave them out."""
+    """What to do with Quora pairs of label 0: push them apart until they are unlike (`bounded`), without a bound as the
+    report does (`literal`, for infonce), or leave them out."""
     mask_duplicates: bool = True
     """Do not count equal sentences in a batch as negatives of each other."""
     sampling: NegativesConfig = field(default_factory=NegativesConfig)

@@ -158,7 +158,7 @@ def test_objectives_with_a_hinge_or_gate_tell_the_share_of_rows_that_pass(object
     if rate is not None:
         assert rate == 1
         assert not rate.requires_grad
-        assert objective.gate_rate(together, together, torch.ones(4, 4, dtype=torch.bool)) == 0
+        assert objective.gate_rate(together, together, None, torch.ones(4, 4, dtype=torch.bool)) == 0
         if getattr(objective, "margin", 0) < 1:  # a margin as wide as the sphere is never met
             assert objective.gate_rate(apart, apart) == 0
 
@@ -213,6 +213,6 @@ def test_objectives_never_wait_for_the_device(objective: Objective) -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         objective(anchors, positives, labels=labels, false_negatives=mask).backward()
-        objective.gate_rate(anchors, positives, mask)
+        objective.gate_rate(anchors, positives, None, mask)
     finally:
         torch.cuda.set_sync_debug_mode("default")

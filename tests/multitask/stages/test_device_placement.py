@@ -34,7 +34,7 @@ from multitask.tasks.read_examples import load_rows
 from multitask.training import contrastive_source as gradient_cache
 from multitask.training.optimizer import Optimizer
 from multitask.training.schedulers import SCHEDULERS
-from multitask.training.settings import OptimizerConfig
+from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Trainable
 from tests.multitask.training.schedulers.toy import tasks_of
 
@@ -62,6 +62,7 @@ OTHERS: list[dict[str, Any]] = [
     {"sources": ("nli",)},
     {"sources": ("quora",), "negative_pairs": "bounded"},
     {"sources": ("quora",), "negative_pairs": "literal"},
+    {"sources": ("quora", "nli"), "objective": ObjectiveConfig("vicreg")},
     {"chunk": 8},
     {"mlm_weight": 0.1},
 ]
@@ -145,7 +146,7 @@ def test_objectives(on_meta, name):
     false = torch.ones(6, 6, dtype=torch.bool, device=META)
     with NoWaitingCopies():
         objective(anchors, positives, labels=labels, false_negatives=false).backward()
-        objective.gate_rate(anchors, positives, false)
+        objective.gate_rate(anchors, positives, None, false)
 
 
 @pytest.mark.parametrize("config", OTHERS, ids=str)

@@ -18,6 +18,7 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
+from multitask.base.choices import checked
 from multitask.base.device import start
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, LabelledData
@@ -25,7 +26,7 @@ from multitask.evaluation.gradient_probe import probe
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.objectives import build_objective
+from multitask.objectives import OBJECTIVES, Objective, build_objective
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
@@ -176,17 +177,70 @@ def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, loa
 @pytest.mark.parametrize(
     ("source", "objective", "message"),
     [
-        ("quora", "vicreg", "negative pairs go with infonce"),
-        ("nli", "mpt", "hard negatives of nli"),
+        ("quora", "vicreg", "negative_pairs is literal, but the objective is vicreg; take bounded, or infonce"),
+        ("nli", "blind", "blind cannot use the hard negatives of nli; choose another"),
         ("unlabelled", "cosine", "learns from labels"),
         ("pairs", "cosent", "learns from labels"),
         ("sentiment", "cosent", "no pairs with scores"),
         ("mood", "infonce", "unknown source"),
     ],
 )
-def test_objectives_that_a_source_cannot_serve(source, objective, message, load):
+def test_objectives_that_a_source_cannot_serve(source, objective, message, load, monkeypatch):
+    monkeypatch.setitem(OBJECTIVES, "blind", checked(type("Blind", (Objective,), {"name": "blind"})))
     with pytest.raises(InputError, match=message):
-        load(source, replace(CONFIG, objective=ObjectiveConfig(objective)))
+        load(source, replace(CONFIG, objective=ObjectiveConfig(objective), negative_pairs="literal"))
+
+
+LABELLED = [("a", "b", 1), ("c", "d", 0), ("e", "a", 0), ("f", "f", 0), ("g", "h", 1), ("c", "i", 0), ("j", "k", 0)]
+
+
+@pytest.fixture
+def labelled(load, tmp_path):
+    lines = ["id\tsentence1\tsentence2\tis_duplicate"]
+    lines += [f"{i}\t{first}\t{second}\t{label}" for i, (first, second, label) in enumerate(LABELLED)]
+    (tmp_path / "quora-train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return lambda objective, **settings: load(
+        "quora", replace(CONFIG, objective=ObjectiveConfig.parse(objective), **settings), tmp_path
+    )
+
+
+def random_views(rows: int) -> torch.Tensor:
+    return torch.randn(2, rows, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("objective", ["mnrl", "mpt", "align_uniform", "vicreg:dissipation=0.9,weight=0.1,ratio=1.5"])
+def test_each_sentence_of_a_negative_pair_is_its_own_positive_and_a_negative_of_the_other(objective, labelled):
+    source, batch = labelled(objective), np.array([0, 1, 2, 3, 5, 6])
+    views, pairs = random_views(len(batch)), []
+    for row, u, v in zip(batch, *views, strict=True):
+        first, second, label = LABELLED[row]
+        pairs += [(first, second, u, v)] if label else [(first, first, u, u), (second, second, v, v)]
+    false = torch.zeros(len(pairs), len(pairs), dtype=torch.bool)
+    for i, (anchor, positive, *_) in enumerate(pairs):
+        for j, (other_anchor, other_positive, *_) in enumerate(pairs):
+            false[i, j] = i != j and (other_positive in (anchor, positive) or other_anchor == anchor)
+    anchors, positives = (torch.stack([pair[place] for pair in pairs]) for place in (2, 3))
+    expected = source.objective(anchors, positives, false_negatives=false)
+    torch.testing.assert_close(source.loss_of_views(views.float(), batch)[0].double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_negative_pair_has_the_bounded_loss_of_infonce(labelled):
+    views, row = random_views(1).float().requires_grad_(), np.array([6])
+    losses = [labelled(objective).loss_of_views(views, row)[0] for objective in ("mnrl:scale=20", "infonce")]
+    assert labelled("infonce").objective.name == "quora_pairs"
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, views) for loss in losses))
+
+
+@pytest.mark.parametrize("negatives", ["random", "hardest", "unlike"])
+def test_negative_pairs_count_whatever_the_other_negatives_are(negatives, labelled):
+    source = labelled("mpt", sampling=NegativesConfig(negatives, 1, -1.0))
+    source.loss_of_views(random_views(7), np.arange(7))
+    excluded = source.compared[3]  # of two positive pairs, then of five first and five second sentences
+    for row, both in enumerate(zip(range(2, 7), range(7, 12), strict=True)):
+        same = row == 2  # its sentences are equal
+        assert [excluded[both].item(), excluded[both[::-1]].item()] == [same, same]
+    assert excluded.sum() > 12 * 12 / 2
 
 
 def test_false_negatives_against_brute_force(load, tmp_path):
