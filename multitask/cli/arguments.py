@@ -131,9 +131,9 @@ class Command:
 
     name: str  # as it is typed
     options: type[Any]  # a settings class: its docstring is the command's help, its fields are the options
-    run: str | Callable[[Any], int | None]
-    """Carries the command out, given the options; may return the exit code. A function, or `module:function`, which is
-    imported when the options have been read."""
+    run: Callable[[Any], int | None]
+    """Carries the command out, given the options; may return the exit code. It imports torch itself, because
+    `--help` must not."""
     section: str = USE  # heading in the list of all commands
     common: tuple[str, ...] = ()  # names of the options that `--help` shows, in its order; empty: all of them
     extra: str = ""  # the optional packages that it needs

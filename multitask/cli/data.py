@@ -1,17 +1,42 @@
-"""`multitask data`: copy the sample, check, fetch and split data folders."""
+"""`multitask data`: check data, copy the sample, fetch data sets."""
 
 import sys
+from dataclasses import field
+from pathlib import Path
 
-from minbert.tokenizer import load_tokenizer
-from multitask.base.runs import locate_model
-from multitask.cli.data_commands import Check, Fetch, Sample
-from multitask.data import fetch as published
-from multitask.data.fetch import copy_sample
-from multitask.tasks.check import check_data
+from minbert.errors import InputError
+from minbert.settings import settings
+from multitask.cli.arguments import DATA, POSITIONAL, Command, Group
+
+
+@settings
+class Check:
+    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors.
+
+    In the table, `dropped` rows lack a label or a text, or repeat others that a task drops; `repeated` rows have the
+    texts of an earlier row; tokens are the length of a text (median, 95th percentile, longest).
+    """
+
+    folder: Path | None = field(default=None, metadata=POSITIONAL)
+    """Data folder of the course's tasks. Give either this or --tasks-file."""
+    tasks_file: Path | None = None
+    """Tasks file, which declares tasks of your own."""
+    model: str = "all-minilm-l6-v2"
+    """The model whose tokenizer counts the tokens."""
+    max_length: int | None = None
+    """Report the share of sentences with more tokens, which would be cut. Default: the model's limit."""
+
+    def __post_init__(self) -> None:
+        if (self.folder is None) == (self.tasks_file is None):
+            raise InputError("expected either a data folder or --tasks-file")
 
 
 def check(options: Check) -> int:
     """Print what the files hold and what is wrong with them."""
+    from minbert.tokenizer import load_tokenizer
+    from multitask.base.runs import locate_model
+    from multitask.tasks.check import check_data
+
     data = options.tasks_file or options.folder
     assert data is not None, "refused above"
     tokenizer = load_tokenizer(str(locate_model(options.model)))
@@ -24,16 +49,47 @@ def check(options: Check) -> int:
     return 2 if report.problems else 0
 
 
+@settings
+class Fetch:
+    """Download the published data sets into a folder and verify their checksums."""
+
+    folder: Path = Path("data/real")
+    """Folder to write."""
+    sets: tuple[str, ...] | None = None
+    """Names of data sets. Default: all."""
+
+
 def fetch(options: Fetch) -> None:
     """Download data sets; print the files and the terms of use."""
-    sources = published.load_sources(options.sets or ())
-    for path in published.fetch(sources, options.folder):
+    from multitask.data.fetch import fetch as downloaded
+    from multitask.data.fetch import load_sources
+
+    sources = load_sources(options.sets or ())
+    for path in downloaded(sources, options.folder):
         print(path)
     for name, terms in {source.name: source.terms for source in sources}.items():
         print(f"terms of {name}: {terms}")
 
 
+@settings
+class Sample:
+    """Copy the sample data that comes with the package; a checkout has it in data/ already."""
+
+    folder: Path = Path("data")
+    """Folder to write. Commands look for the sample in data/sample."""
+
+
 def sample(options: Sample) -> None:
     """Copy the sample data; print the folders."""
+    from multitask.data.fetch import copy_sample
+
     for path in copy_sample(options.folder):
         print(path)
+
+
+COMMAND = Group(
+    "data",
+    "Check a data folder, copy the sample, or download data sets.",
+    (Command("check", Check, check), Command("sample", Sample, sample), Command("fetch", Fetch, fetch)),
+    DATA,
+)

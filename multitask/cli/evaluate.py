@@ -1,29 +1,73 @@
-"""`multitask evaluate`: scores of a model on the tasks' labelled sets or on a suite of SentEval."""
+"""Commands that measure a model: evaluate, on labelled sets or a suite of SentEval, and probe, its gradients."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.files import write_json
-from multitask.base.device import start
+from minbert.settings import Count, Seed, settings
+from multitask.base.options import Computing
 from multitask.base.runs import is_run, locate_model, refuse_file_of_run
-from multitask.cli.commands import Evaluate
-from multitask.data.contamination import TrainedOn
-from multitask.data.examples import LabelledData
-from multitask.data.tables import RowsFrom, suffixes
-from multitask.evaluation.calibration_and_errors import class_table, write_details
-from multitask.evaluation.suite_pages import suite_text, write_suite
-from multitask.evaluation.suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.task_scores import evaluate as evaluate_tasks
-from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
-from multitask.evaluation.training_overlap import any_seen
-from multitask.models.estimates import load_split, tokenised
-from multitask.models.model_folder import has_heads
-from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
-from multitask.tasks.check import warn_of_gaps
-from multitask.tasks.declarations import load_tasks, task_named
-from multitask.tasks.read_examples import read_examples
-from multitask.use.predict import ModelData, data_for, replaced_files_named
+from multitask.cli.arguments import Command
+from multitask.cli.use_models import BestOn, Data, ModelOption, PoolingOption
+from multitask.training.settings import ObjectiveConfig
+
+if TYPE_CHECKING:
+    from multitask.data.examples import LabelledData
+    from multitask.models.multitask_model import MultitaskModel
+    from multitask.use.predict import ModelData
+
+
+@settings
+class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
+    """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
+
+    An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
+    Markdown and LaTeX.
+    """
+
+    suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
+    """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
+    `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
+    regression (accuracy); `retrieval`: finding sentences with the same meaning, in SICK and in a copy of the course's
+    quora-dev.csv (nDCG at 10); `geometry`: how the sentences of the similarity tasks are spread (alignment, uniformity
+    and others)."""
+    split: Literal["train", "dev", "test"] = "dev"
+    """Which sets of the tasks to score; they need labels. For the suite `multitask`."""
+    input: Path | None = None
+    """Labelled file to score instead: csv, tsv, jsonl, parquet or xlsx."""
+    task: tuple[str, ...] = ()
+    """Tasks to score. Default: all tasks of the model."""
+    text: tuple[str, ...] = ()
+    """Column of the sentences, or the two columns of pairs. Or columns and fixed words, such as "{title}. {text}".
+    Default: as the task declares. With --input."""
+    label: str | None = None
+    """Column of the labels. Default: as the task declares. With --input."""
+    separator: str | None = None
+    """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
+    details: Path | None = None
+    """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
+    matrix, and the calibration with a reliability plot."""
+    dimensions: tuple[Count, ...] = ()
+    """Keep only the first so many numbers of each embedding. Each size, e.g. 192 96, gets a row below that of whole
+    embeddings. For suites of frozen embeddings."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of the transfer tasks' folds."""
+    output: Path | None = None
+    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; for a hub id,
+    in evaluations/. If the data is not the run's own, its name becomes a part of the file's name. Scores of --input go
+    to evaluation-of-INPUT.json."""
+
+    def __post_init__(self) -> None:
+        if self.suite != "multitask" and self.data is None:
+            raise InputError(f"--suite {self.suite} needs --data, SentEval's data folder")
+        if self.suite == "multitask" and self.pooling != "auto":
+            raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
+        if self.suite == "multitask" and self.dimensions:
+            raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
 
 
 def evaluate(options: Evaluate) -> None:
@@ -32,6 +76,18 @@ def evaluate(options: Evaluate) -> None:
 
 
 def _evaluate_tasks(options: Evaluate) -> None:
+    from multitask.base.device import start
+    from multitask.data.contamination import TrainedOn
+    from multitask.evaluation.calibration_and_errors import class_table, write_details
+    from multitask.evaluation.task_scores import evaluate as evaluate_tasks
+    from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
+    from multitask.evaluation.training_overlap import any_seen
+    from multitask.models.model_folder import has_heads
+    from multitask.models.multitask_model import load_model, tasks_to_score
+    from multitask.tasks.check import warn_of_gaps
+    from multitask.tasks.declarations import load_tasks
+    from multitask.use.predict import ModelData, data_for, replaced_files_named
+
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = start(options.device, options.precision)
     with_heads, own = has_heads(folder), ModelData(Path(), own=True)
@@ -63,7 +119,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     print(output)
 
 
-def _rows_name(options: Evaluate, data: ModelData) -> str:
+def _rows_name(options: Evaluate, data: "ModelData") -> str:
     """What was scored, as a part of a file's name."""
     if options.input is not None:
         return f"of-{options.input.name.partition('.')[0]}"
@@ -79,8 +135,14 @@ def _scores_folder(options: Evaluate) -> Path:
     )
 
 
-def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, LabelledData]:
+def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, LabelledData]":
     """The rows to score: the tasks' own sets, or those of the file that is given."""
+    from multitask.data.tables import RowsFrom, suffixes
+    from multitask.models.estimates import load_split, tokenised
+    from multitask.models.multitask_model import tasks_for
+    from multitask.tasks.declarations import task_named
+    from multitask.tasks.read_examples import read_examples
+
     names = tasks_for(model, None, options.task)
     if options.input is None:
         return load_split(model, data, options.split, names, labelled=True)
@@ -97,6 +159,10 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
 
 
 def _evaluate_suite(options: Evaluate) -> None:
+    from multitask.evaluation.suite_pages import suite_text, write_suite
+    from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+    from multitask.use.predict import replaced_files_named
+
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
     output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
@@ -112,3 +178,76 @@ def _evaluate_suite(options: Evaluate) -> None:
     with replaced_files_named(*files):
         for path in write_suite(result, output):
             print(path)
+
+
+@settings
+class Probe(Computing, ModelOption):
+    """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
+
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files and other sentences."""
+    source: str = "unlabelled"
+    """What to embed: dropout views of `unlabelled` sentences, of another text file (its name, ending in .txt) or of a
+    task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
+    least 4."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
+    losses, --help-objective NAME explains one."""
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    """Pairs in a batch."""
+    batches: Count = 10
+    """Most batches to probe."""
+    seed: Seed = 0
+    """Seed of the choice of rows and of dropout."""
+    output: Path | None = None
+    """JSON file to write with the values of every batch. Default: none."""
+
+
+def probe(options: Probe) -> None:
+    """Probe; print a table of the means over the batches."""
+    from multitask.evaluation.gradient_probe import probe_checkpoint, similar_pairs
+    from multitask.evaluation.text_tables import probe_table
+    from multitask.models.sentence_encoder import SentenceEncoder
+    from multitask.tasks.sources import training_sentences
+
+    similar = options.source == "similar_pairs"
+    texts = (
+        similar_pairs(options.data)
+        if similar
+        else training_sentences(options.source, options.data, option="--source").texts
+    )
+    objective = options.objective.build()
+    encoder = SentenceEncoder.load(
+        options.model,
+        options.revision,
+        device=options.device,
+        precision=options.precision,
+        keep_layers=True,  # for their dropout
+    )
+    found = probe_checkpoint(encoder, texts, objective, options.batch_size, options.batches, options.seed)
+    summaries = [components.summary() for components in found]
+    print(f"{objective}, {len(found)} batches of {options.batch_size}")
+    print(probe_table(summaries))
+    if options.output is not None:
+        write_json(options.output, {"objective": str(objective), "source": options.source, "batches": summaries})
+        print(options.output)
+
+
+_EVALUATE = (
+    "model",
+    "data",
+    "tasks_file",
+    "task",
+    "split",
+    "input",
+    "suite",
+    "details",
+    "output",
+    "best_on",
+    "pooling",
+)
+_PROBE = ("model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device")
+COMMANDS = (
+    Command("evaluate", Evaluate, evaluate, common=(*_EVALUATE, "device")),
+    Command("probe", Probe, probe, common=_PROBE),
+)

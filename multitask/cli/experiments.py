@@ -1,68 +1,101 @@
-"""What `multitask experiments` does: runs and plans tables, lists and shows runs."""
+"""`multitask experiments`: run and plan tables of trainings, and look after the runs that they rest on."""
 
-import logging
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated, Literal
 
-import pandas
+from pydantic import Field
 
 from minbert.errors import InputError
-from minbert.files import read_json
-from minbert.settings import as_json
-from multitask.base.options import RunOptions
-from multitask.base.runs import DONE, Run, last_run, without_folders
-from multitask.cli.experiments_commands import ListArtefacts, PlanTables, RunTables, ShowArtefact
-from multitask.data.markup import aligned
-from multitask.data.messages import plain
-from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
-from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
-from multitask.experiments.engines import Ray, local_engine
-from multitask.experiments.grid import Grid, plan
-from multitask.experiments.record import PresetRecord, duration
-from multitask.experiments.report import write_report
-from multitask.experiments.run import check_preset, run_preset, write_best_predictions
-from multitask.experiments.table_results import RunResult, Samples
-from multitask.experiments.tables import OVERALL
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import added_values
-from multitask.stages.registry import stages
-from multitask.stages.run_stage import run_stage
-from multitask.stages.settings import ON_DEV
-from multitask.tasks.scores import LOWER_IS_BETTER, score_text
-from multitask.use.predict import data_for
+from minbert.settings import AtLeastZero, Count, settings
+from multitask.base.options import MAX_THREADS, Computing, RunOptions
+from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Group
+from multitask.cli.train import TASKS_FILE
+from multitask.experiments.tables import Preset
+from multitask.stages.settings import FinetuneConfig
 
-logger = logging.getLogger("multitask")
+SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
+# Only the leading models of a table are scored.
+SETTINGS = FinetuneConfig(keep_task_bests=False)
 
 
-TRIED = {
-    "sentiment": ("A gem of a film, funny and never dull.",),
-    "paraphrase": ("How do I learn to swim?", "What is the best way to learn swimming?"),
-    "similarity": ("Two dogs run on the beach.", "Dogs are running by the sea."),
-}
-"""Sentences that neither the sample nor the published files have, for the course's tasks."""
+@settings
+class Tables:
+    """Which tables, from what, and where."""
+
+    tasks_file: Path | None = field(default=None, metadata={"help": TASKS_FILE})
+    schedulers: tuple[str, ...] = SCHEDULERS
+    """For --tasks-file: a row for all tasks together under each of these schedulers; `all`: every installed one."""
+    start: str | None = None
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default:
+    all-minilm-l6-v2."""
+    seeds: Count = 1
+    """Number of seeds, from 0. Every row is computed with each, along its whole chain of stages."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
+    """Threads of each new training on a processor, on every machine. Another number rounds sums differently."""
+    computing: Computing = field(default_factory=Computing)
+    finetune: FinetuneConfig = SETTINGS
+    """For --tasks-file: settings of all rows."""
+
+    def load(self) -> Preset:
+        """The tasks file's table. Raises InputError if it is missing, or for a setting that rows differ in."""
+        from multitask.experiments.own_tasks import tasks_preset
+
+        if self.tasks_file is None:
+            raise InputError("expected --tasks-file FILE")
+        for name in ("untrained", "scheduler", "seed"):
+            if getattr(self.finetune, name) != getattr(SETTINGS, name):
+                raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
+        return tasks_preset(self.tasks_file, self.start or "all-minilm-l6-v2", self.finetune, self.schedulers)
 
 
-def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] = write_report) -> int:
+@settings
+class RunTables(Tables):
+    """Compute the table of a tasks file: each task alone and all together under several schedulers; write the report.
+
+    Stages that were computed before are not computed again.
+    """
+
+    engine: Literal["local", "ray"] = "local"
+    """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, otherwise a new one."""
+    workers: Count | None = None
+    """Processes that compute at once on this machine. Default: one for each GPU; without GPUs, as many as the cores
+    have room for with --threads, at most eight."""
+    report: Path = Path("report")
+    """Folder of the report."""
+    predictions: Path | None = None
+    """Folder of the best models' prediction files. Default: predictions in the report's folder."""
+    save_every: AtLeastZero = 120.0
+    """Seconds between saved states: the most that a kill can cost."""
+
+
+def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] | None = None) -> int:
     """Compute tables; print the report's path and the failures. Returns 1 if a row failed.
 
     `write` writes the report, from the folder of runs, the preset's name and the report's folder, and returns its page.
     """
+    from multitask.experiments.engines import Ray, local_engine
+    from multitask.experiments.report import write_report
+    from multitask.experiments.run import run_preset, write_best_predictions
+    from multitask.experiments.show_runs import presented
+
     preset, where = options.load(), options.computing
     running = RunOptions(
         where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
     )
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
-    page = write(options.runs, preset.name, options.report)
+    page = (write or write_report)(options.runs, preset.name, options.report)
     predictions = options.predictions or options.report / "predictions"  # `predict` writes into ./predictions
     for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
     if best := record.best_model(options.runs, record.tasks):
-        print("\n".join(_presented(record, options.runs / best)))
+        print("\n".join(presented(record, options.runs / best)))
     if preset.next_step:
         print(preset.next_step)
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
@@ -70,28 +103,17 @@ def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] = wr
     return 1 if record.failures else 0
 
 
-def _presented(record: PresetRecord, folder: Path) -> list[str]:
-    """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
-    tables = {table.key: table for table in record.tables}
-    row = next(tables[run.table].label(run.row) for run in record.runs if run.model == folder.name)
-    lines = [f"best model: {row}, {folder}"]
-    if not Run(folder).kept_models():
-        return lines
-    model = MultitaskModel.load(folder)
-    said = []
-    for name, texts in TRIED.items():
-        if name in model.tasks and model.tasks[name].pair == (len(texts) > 1):
-            [prediction] = model.predict(name, [texts if len(texts) > 1 else texts[0]])
-            value, *probability = added_values(model.tasks[name], prediction)
-            shown = value if isinstance(value, str) else f"{value:.2f}"
-            said.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
-    width = max(map(len, said), default=0)
-    table = aligned([[*line, *[""] * (width - len(line))] for line in said], left=3)
-    return [*lines, *table.splitlines(), f"try it: multitask explore --model {folder}"]
+@settings
+class PlanTables(Tables):
+    """Show the stages of a table, how many rows share each and which are computed already."""
 
 
 def plan_tables(options: PlanTables) -> int:
     """Print the plan."""
+    from multitask.data.markup import aligned
+    from multitask.experiments.grid import Grid, plan
+    from multitask.experiments.run import check_preset
+
     computing, preset = options.computing, options.load()
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
     check_preset(preset)
@@ -101,155 +123,58 @@ def plan_tables(options: PlanTables) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A run as it lies in the folder."""
-
-    artefact: Run
-    needed_by: tuple[str, ...]  # the presets whose records name it
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.stat().st_size for file in self.artefact.folder.rglob("*") if file.is_file())
-
-    @property
-    def date(self) -> str:
-        """When it ended, or when a file of an unfinished run came last."""
-        path = self.artefact.folder / DONE if self.artefact.done else self.artefact.folder
-        return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d %H:%M}"
-
-    def shown(self) -> list[str]:
-        """State, the presets that need it, date and size."""
-        state = "complete" if self.artefact.done else "unfinished"
-        return [state, ", ".join(self.needed_by) or "-", self.date, megabytes(self.size)]
+@settings
+class _Runs:
+    runs: Path = field(default=Path("runs"), kw_only=True)
+    """Folder of all runs."""
 
 
-def entries(runs: Path) -> list[Entry]:
-    """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
-    needed = {record.preset: record.artefacts() for record in PresetRecord.read_all(runs)}
-    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
-    return [
-        Entry(Run(folder), tuple(name for name in needed if folder.name in needed[name])) for folder in sorted(folders)
-    ]
+@settings
+class ListArtefacts(_Runs):
+    """List all runs with size, date, and the presets whose tables need each. Other folders may be deleted by hand."""
 
 
-def find_entry(runs: Path, name: str) -> Entry:
-    """The run of this path, name or key. Raises InputError if there is none."""
-    if (path := Path(name)).parent != Path():
-        runs, name = path.parent, path.name
-    for entry in entries(runs):
-        if name in (entry.artefact.folder.name, entry.artefact.folder.name.rpartition("-")[2]):
-            return entry
-    raise InputError(f"{runs}: no such run: {name}; `multitask experiments list` shows all")
-
-
-def megabytes(size: int) -> str:
-    """`12.3 MB`."""
-    return f"{size / 1e6:,.1f} MB"
-
-
-def list_artefacts(options: ListArtefacts) -> int:
+def list_artefacts(options: ListArtefacts) -> None:
     """Print the list."""
-    found = entries(options.runs)
-    lines = [["run", "state", "needed by", "date", "size"]]
-    print(aligned(lines + [[entry.artefact.folder.name, *entry.shown()] for entry in found], left=4))
-    print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
-    return 0
+    from multitask.experiments.show_runs import run_list
+
+    print(run_list(options.runs))
 
 
-def show_artefact(options: ShowArtefact) -> int:
+@settings
+class ShowArtefact(_Runs):
+    """Show what a run was made from, and its scores after each epoch; or compare several runs.
+
+    For several runs it shows the settings that differ, the best scores, the times, and each run's differences to the
+    first one on the same dev rows; runs without predictions are evaluated for that.
+    """
+
+    named: tuple[str, ...] = field(default=("last",), metadata=POSITIONAL)
+    """Runs: their names, their keys (the ends of the names), or `last` for the latest run with a model."""
+
+
+def show_artefact(options: ShowArtefact) -> None:
     """Print the run's records and scores, or compare runs."""
+    from multitask.base.runs import last_run
+    from multitask.experiments.show_runs import comparison, find_entry, run_page
+
     found = [find_entry(options.runs, last_run(options.runs).name if n == "last" else n) for n in options.named]
-    if len(found) > 1:
-        print(_comparison([entry.artefact for entry in found]))
-        if differences := _differences([entry.artefact for entry in found]):
-            print(f"\n{differences}")
-        return 0
-    [entry] = found
-    folder = entry.artefact.folder
-    if lines := _made_from(entry.artefact):
-        print(aligned(lines, left=2))
-        print("(settings that are not the default; all are in config.json and inputs.json)\n")
-    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
-        print(f"{scores_table(history)}\n")
-    if scored := _scored(entry.artefact):
-        print(f"{intervals_table(scored.answers)}\n")
-    state, needed_by, date, size = entry.shown()
-    print(f"{folder}: {state}, {date}, {size}, needed by: {needed_by}")
-    return 0
+    print(run_page(found[0]) if len(found) == 1 else comparison([entry.artefact for entry in found]))
 
 
-def _made_from(run: Run) -> list[list[str]]:
-    """What the run was made from, and its settings that are not the default, as rows of names and values."""
-    if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
-        return []
-    config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
-    default = as_json(stage.config()) if stage else {}
-    defaults, given = (pandas.json_normalize(of).to_dict("records")[0] for of in (default, config))
-    changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-    shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
-    return [[str(name), plain(str(value))] for name, value in shown.items()]
-
-
-def _scored(run: Run) -> RunResult | None:
-    """The dev answers of a run: of its evaluation, its own or one that lies next to it; None without."""
-    parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
-    for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
-        folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    return next((RunResult.read(run.folder, of) for of in folders if (of / "evaluation.json").is_file()), None)
-
-
-def _scored_now(run: Run) -> RunResult | None:
-    """The same, from an evaluation that is made now where there is none; None where that cannot be, with a warning."""
-    if (found := _scored(run)) is not None or not run.done:
-        return found
-    try:
-        run_stage(ON_DEV, run.folder, data_for(run.folder, None).path, None, RunOptions(runs=run.folder.parent))
-    except InputError as error:
-        logger.warning("no differences of %s: %s", run.folder, error)
-    return _scored(run)
-
-
-def _differences(runs: Sequence[Run]) -> str:
-    """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
-    first, *others = scored = [_scored_now(run) for run in runs]
-    samples = Samples([of for of in scored if of is not None])
-    found: dict[tuple[str, str], Uncertain] = {}
-    for place, other in enumerate(others, start=2):
-        if first is None or other is None:
-            continue
-        same = [
-            task
-            for task in first.answers
-            if task in other.answers and samples.dev_set(first, task) == samples.dev_set(other, task)
-        ]
-        pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
-        higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
-        overall = {OVERALL: [SampledScores.mean_of(of) for of in zip(*higher, strict=True)]} if higher else {}
-        for name, (ours, theirs) in (overall | pairs).items():
-            found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
-    header = ["task", "runs", "difference", "95% interval over dev rows"]
-    return uncertain_table(header, found.items(), "+.4f") if found else ""
-
-
-def _comparison(runs: Sequence[Run]) -> str:
-    """Settings that differ between runs, best scores and times, with a column for each run."""
-    made_from = [
-        read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
-    ]
-    settings = pandas.DataFrame(
-        [pandas.json_normalize(of).map(lambda value: without_folders(str(value))).iloc[0] for of in made_from]
-    ).fillna("-")
-    scores = pandas.DataFrame([_best_scores(run) for run in runs]).fillna("-")
-    shown = settings.loc[:, settings.nunique() > 1].reset_index(drop=True).join(scores)
-    shown["time"] = [duration(run.seconds) if run.done else "unfinished" for run in runs]
-    rows = [["", *map(str, range(1, len(runs) + 1))], *([str(name), *of] for name, of in shown.items())]
-    return "\n".join([*(f"{place}  {run.folder}" for place, run in enumerate(runs, start=1)), "", aligned(rows)])
-
-
-def _best_scores(run: Run) -> dict[str, str]:
-    """The best of each dev score; none without any."""
-    lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
-    best = pandas.DataFrame([line["scores"] for line in lines]).max()
-    return {f"best {name}": score_text(score) for name, score in best.items()}
+COMMON = (
+    *("tasks_file", "start", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
+    *("seeds", "runs", "device"),
+)
+COMMANDS = (
+    Command("run", RunTables, run_tables, common=(*COMMON, "engine", "workers", "report")),
+    Command("plan", PlanTables, plan_tables, common=COMMON),
+    Command("list", ListArtefacts, list_artefacts),
+    Command("show", ShowArtefact, show_artefact),
+)
+COMMAND = Group(
+    "experiments",
+    "Tables of trainings: run and plan them, and look after the runs that they rest on.",
+    COMMANDS,
+    TRAIN,
+)

@@ -1,7 +1,7 @@
 """The command line: finds the command, reads its options, runs it and turns its errors into exit codes.
 
-A command is one of `commands`, a stage (see `stage_commands`), or an entry point of the group `multitask.commands`. The
-function that carries it out is imported when the options have been read.
+A command is one of the modules here, a stage (see `train`), or an entry point of the group `multitask.commands`. The
+function that carries it out imports torch, so that `--help` need not.
 """
 
 import logging
@@ -11,19 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from importlib.metadata import version
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import NO_TEXT
 from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
 from multitask.base.runs import last_run, refuse_file_of_run
+from multitask.cli import data, evaluate, experiments, serve, use_models
 from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
-from multitask.cli.commands import COMMANDS
-from multitask.cli.experiments_commands import COMMAND as EXPERIMENTS
-from multitask.cli.service_commands import SERVICE_COMMANDS
-from multitask.cli.settings_file import read_settings, settings_of, write_settings
-from multitask.cli.stage_commands import stage_commands
+from multitask.cli.settings_file import completion, read_settings, settings_of, write_settings
+from multitask.cli.train import TUNE, stage_commands
 from multitask.data.messages import plain
 from multitask.stages.registry import plugins
 
@@ -71,7 +68,7 @@ def _dispatch(arguments: list[str]) -> int:
     if damaged := [argument for argument in arguments if NO_TEXT.search(argument)]:
         raise InputError(f"{damaged[0]!a}: not UTF-8; rename the file")
     if arguments[:1] == ["--print-completion"]:
-        print(resolve_name("multitask.cli.settings_file:script")(PROG, every_command(), arguments[1:]))
+        print(completion(PROG, every_command(), arguments[1:]))
         return 0
     if arguments == ["--version"]:
         print(f"{PROG} {version('minbert-multitask')}")
@@ -103,7 +100,8 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
 
 def every_command(name: str = "") -> Iterator[Command | Group]:
     """All commands, or the commands with one name. An entry point replaces our command of the same name."""
-    ours = (*stage_commands().values(), *COMMANDS, *SERVICE_COMMANDS, EXPERIMENTS)
+    using = (*evaluate.COMMANDS, *use_models.COMMANDS, *serve.COMMANDS)
+    ours: tuple[Command | Group, ...] = (*stage_commands().values(), TUNE, *using, data.COMMAND, experiments.COMMAND)
     others = {command.name: command for command in plugins(ENTRY_POINTS, name)}
     yield from (others.get(command.name, command) for command in ours if name in ("", command.name))
     yield from (command for command in others.values() if command.name not in {own.name for own in ours})
@@ -143,11 +141,10 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         built = build(command.options, options, defaults | changed)
         if changed.get("output"):
             refuse_file_of_run(Path(changed["output"]))
-        run = resolve_name(command.run) if isinstance(command.run, str) else command.run
         raise_interrupts()
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(Path(save_to), prog, changed, defaults)
-        return run(built) or 0
+        return command.run(built) or 0
     except ModuleNotFoundError as error:
         if not command.extra:
             raise

@@ -1,4 +1,4 @@
-"""`multitask serve` and `multitask explore`: a service over HTTP, and a page to try a model in the browser."""
+"""Commands that answer over HTTP until a signal stops them: serve and explore."""
 
 import logging
 import os
@@ -7,29 +7,56 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import uvicorn
+from pydantic import Field
 
 from minbert.errors import InputError
-from multitask.base.device import keep_few_kernels
+from minbert.settings import Count, settings
 from multitask.base.options import Computing
-from multitask.cli.service_commands import Explore, Serve
-from multitask.models.multitask_model import MultitaskModel
-from multitask.service.app import LOOPBACK, create_app
-from multitask.service.explore_routes import add_page
-from multitask.service.explorer import load_dev_sets
+from multitask.cli.arguments import Command
+from multitask.cli.use_models import Data
 from multitask.service.limits import Limits
-from multitask.service.served_model import load_served
-from multitask.use.predict import data_for
+
+if TYPE_CHECKING:
+    from multitask.models.multitask_model import MultitaskModel
 
 TOKEN = "MULTITASK_TOKEN"
 LOGGER = logging.getLogger("multitask")
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+@settings
+class Serve(Computing):
+    """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
+
+    Requests that were accepted by then are still answered. / is a page to try the models, and /docs describes the
+    routes. If the environment variable MULTITASK_TOKEN is set, requests must send its value as a token.
+    """
+
+    model: tuple[str, ...] = field(kw_only=True)
+    """The models: runs, model folders, all-minilm-l6-v2 or hub ids. NAME=RUN gives a model a name; otherwise it is the
+    folder's. Requests that name no model get the first."""
+    host: str = "127.0.0.1"
+    """Address to listen on. The default can only be reached from this machine."""
+    port: Port = 8000
+    """Port to listen on; 0 takes a free one."""
+    token_file: Path | None = None
+    """File with the token that requests must send. Default: the environment variable MULTITASK_TOKEN, or no token."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise InputError("--model is empty; expected at least one model")
 
 
 def serve(options: Serve) -> None:
     """Serve until a signal stops it."""
+    from multitask.service.app import LOOPBACK, create_app
+    from multitask.service.explore_routes import add_page
+
     token, models = access_token(options.token_file), _load(options.model, options, keep_layers=False)
     # Other sites' pages do not know the token, so with one the service may have any name.
     app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
@@ -41,8 +68,33 @@ def serve(options: Serve) -> None:
     _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
 
 
+@settings
+class Explore(Computing, Data):
+    """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
+
+    It is the page of `serve` with dev sets, on an address that only this machine reaches, until Ctrl-C.
+    """
+
+    model: str = field(kw_only=True)
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id. NAME=RUN gives
+    it a name."""
+    compare: str | None = None
+    """A second model to show next to it."""
+    rows: Count | None = 2000
+    """Show at most this many dev rows of each task, the first ones of its file; `none`: all."""
+    port: Port = 8000
+    """Port to listen on; 0 takes a free one."""
+    browser: bool = True
+    """Whether to open a browser."""
+
+
 def explore(options: Explore) -> None:
     """Serve the page until a signal stops it."""
+    from multitask.service.app import LOOPBACK, create_app
+    from multitask.service.explore_routes import add_page
+    from multitask.service.explorer import load_dev_sets
+    from multitask.use.predict import data_for
+
     token = access_token(None)
     models = _load(
         [model for model in (options.model, options.compare) if model is not None], options, keep_layers=True
@@ -96,7 +148,10 @@ def access_token(file: Path | None) -> str | None:
     return token
 
 
-def _load(models: Sequence[str], computing: Computing, keep_layers: bool) -> dict[str, MultitaskModel]:
+def _load(models: Sequence[str], computing: Computing, keep_layers: bool) -> "dict[str, MultitaskModel]":
+    from multitask.base.device import keep_few_kernels
+    from multitask.service.served_model import load_served
+
     keep_few_kernels()
     named = models_by_name(models)
     return {
@@ -104,7 +159,9 @@ def _load(models: Sequence[str], computing: Computing, keep_layers: bool) -> dic
     }
 
 
-def _server(app: Any, seconds_to_end: int, **address: Any) -> uvicorn.Server:
+def _server(app: Any, seconds_to_end: int, **address: Any) -> Any:
+    import uvicorn
+
     config = uvicorn.Config(
         app,
         **address,
@@ -114,3 +171,6 @@ def _server(app: Any, seconds_to_end: int, **address: Any) -> uvicorn.Server:
         timeout_graceful_shutdown=seconds_to_end,
     )
     return uvicorn.Server(config)
+
+
+COMMANDS = (Command("serve", Serve, serve, extra="serve"), Command("explore", Explore, explore, extra="serve"))

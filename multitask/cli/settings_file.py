@@ -111,7 +111,7 @@ def _entries(settings: Mapping[str, Any], known: Collection[str], table: str = "
             yield table + key, value
 
 
-def script(prog: str, commands: Iterable[Command | Group], shell: Sequence[str]) -> str:
+def completion(prog: str, commands: Iterable[Command | Group], shell: Sequence[str]) -> str:
     """The script for a shell. Raises InputError for shells that are not supported."""
     if len(shell) != 1 or shell[0] not in shtab.SUPPORTED_SHELLS:
         raise InputError(f"--print-completion takes one of: {', '.join(shtab.SUPPORTED_SHELLS)}")

@@ -1,15 +1,15 @@
 """`multitask experiments` with the presets of the studies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from minbert.errors import InputError
 from minbert.settings import Count, settings
-from multitask.cli import experiments_commands as commands
+from multitask.cli import experiments
 from multitask.cli.arguments import POSITIONAL, Command, Group
-from multitask.cli.experiments_commands import SCHEDULERS, SETTINGS, PlanTables, RunTables, Tables
+from multitask.cli.experiments import SCHEDULERS, SETTINGS, PlanTables, RunTables, Tables, run_tables
 from multitask.experiments.tables import Preset
 from multitask.stages.settings import FinetuneConfig
 from studies.engine.presets import STUDIES, PresetName, load_preset
@@ -91,19 +91,21 @@ class PlanPresets(_Presets, PlanTables):
     """Show a preset's stages, how many rows share each and which are computed already."""
 
 
-def _with_presets(command: Command, options: type[Any], run: str | None = None) -> Command:
-    common: Sequence[str] = (*command.common, "data", "suites_data", "tables")
-    return replace(command, options=options, run=run or command.run, common=tuple(common))
+def run_presets(options: RunPresets) -> int:
+    """Compute the tables, and write the report with the studies' page."""
+    from studies.report.study_page import write_report
+
+    return run_tables(options, write_report)
 
 
-_RUN, _PLAN, *_OTHERS = commands.COMMANDS
+def _with_presets(command: Command, options: type[Any], run: Callable[[Any], int | None]) -> Command:
+    return replace(command, options=options, run=run, common=(*command.common, "data", "suites_data", "tables"))
+
+
+_RUN, _PLAN, *_OTHERS = experiments.COMMANDS
 COMMAND = Group(
     "experiments",
     "Tables of the papers: run and plan them, and look after the runs that they rest on.",
-    (
-        _with_presets(_RUN, RunPresets, "studies.report.study_page:run_tables"),
-        _with_presets(_PLAN, PlanPresets),
-        *_OTHERS,
-    ),
+    (_with_presets(_RUN, RunPresets, run_presets), _with_presets(_PLAN, PlanPresets, _PLAN.run), *_OTHERS),
     STUDIES,
 )

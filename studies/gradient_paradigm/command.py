@@ -4,9 +4,10 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.settings import settings
+from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command
 from studies.engine.presets import STUDIES
-from studies.gradient_paradigm.simulate import STAGE, SimulationConfig
+from studies.gradient_paradigm.simulate import STAGE, SimulationConfig, simulate
 
 
 @settings
@@ -20,4 +21,18 @@ class Simulate:
     """A label in the run's folder name."""
 
 
-COMMAND = Command("simulate", Simulate, "studies.gradient_paradigm.study:run_simulate", STUDIES, stage=STAGE)
+def run_simulate(options: Simulate) -> None:
+    """Simulate; print the claims, the figures written and the run's folder."""
+    from studies.gradient_paradigm.claims import simulated_claims
+    from studies.gradient_paradigm.simulation_figures import write_figures
+    from studies.gradient_paradigm.simulation_outcomes import Simulations
+    from studies.report.claims import judge
+
+    folder = simulate(options.config, RunOptions(runs=options.runs, name=options.name)).folder
+    for one in judge([*simulated_claims()], {}, Simulations.load(folder)).itertuples():
+        print(f"{one.status.upper()}: {one.text} ({one.section})")
+        print(f"  criterion: {one.criterion}\n  found: {one.evidence}")
+    print(*write_figures(folder), folder, sep="\n")
+
+
+COMMAND = Command("simulate", Simulate, run_simulate, STUDIES, stage=STAGE)

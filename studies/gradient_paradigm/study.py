@@ -1,16 +1,12 @@
 """The study of the two gradient papers: simulations, tables, claims and figures."""
 
-from multitask.base.options import RunOptions
 from multitask.experiments.table_results import PresetResults
 from multitask.experiments.tables import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
-from studies.gradient_paradigm.claims import CLAIMS, simulated_claims
-from studies.gradient_paradigm.command import Simulate
-from studies.gradient_paradigm.simulate import simulate
-from studies.gradient_paradigm.simulation_figures import simulation_section, write_figures
+from studies.gradient_paradigm.claims import CLAIMS
+from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import Simulations
 from studies.gradient_paradigm.tables_of_losses import table
-from studies.report.claims import judge
 from studies.study import Study
 
 # Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.
@@ -29,13 +25,3 @@ STUDY = Study(
     CLAIMS,
     _simulations,
 )
-
-
-def run_simulate(options: Simulate) -> int:
-    """`multitask simulate`: simulate; print the claims, the figures written and the run's folder."""
-    folder = simulate(options.config, RunOptions(runs=options.runs, name=options.name)).folder
-    for one in judge([*simulated_claims()], {}, Simulations.load(folder)).itertuples():
-        print(f"{one.status.upper()}: {one.text} ({one.section})")
-        print(f"  criterion: {one.criterion}\n  found: {one.evidence}")
-    print(*write_figures(folder), folder, sep="\n")
-    return 0

@@ -20,4 +20,11 @@ class Report:
     """Folder of the report."""
 
 
-COMMAND = Command("report", Report, "studies.report.study_page:report", STUDIES)
+def report(options: Report) -> None:
+    """Write the report; print its path."""
+    from studies.report.study_page import write_report
+
+    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
+
+
+COMMAND = Command("report", Report, report, STUDIES)

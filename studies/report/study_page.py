@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pandas
 
-from multitask.cli import experiments
 from multitask.data.markup import markdown_table, markdown_text, rows_of
 from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.figures import Interval, Picture
@@ -19,9 +18,7 @@ from multitask.experiments.report import (
     write_pages,
 )
 from multitask.experiments.table_results import PresetResults, TableResults
-from studies.engine.commands import RunPresets
 from studies.engine.presets import SAMPLE
-from studies.report.command import Report
 from studies.study import all_studies, studies_by_name, study_of_tables
 
 MARKS = {
@@ -34,17 +31,6 @@ MARKS = {
 }
 SILENT = ("not tested here", "theorem")
 """Verdicts that need no results."""
-
-
-def report(options: Report) -> int:
-    """`multitask report`: write the report; print its path."""
-    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
-    return 0
-
-
-def run_tables(options: RunPresets) -> int:
-    """`multitask experiments run`: compute the tables, with this report."""
-    return experiments.run_tables(options, write_report)
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:

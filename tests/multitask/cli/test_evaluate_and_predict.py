@@ -270,7 +270,9 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
     assert f"--model last: runs/{trained.name}" in caplog.text
     started: list[Weights] = []
     found = Run(trained)
-    monkeypatch.setattr("multitask.cli.train.run_stage", lambda _, weights, *rest: started.extend(weights) or found)
+    monkeypatch.setattr(
+        "multitask.stages.run_stage.run_stage", lambda _, weights, *rest: started.extend(weights) or found
+    )
     assert call("pretrain", "--start", "last", "--runs", "runs") == 0
     assert started == [Weights(f"runs/{trained.name}")]
 

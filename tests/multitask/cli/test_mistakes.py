@@ -114,7 +114,7 @@ def test_ctrl_c_while_settings_are_built_is_exit_code_130():
 
 
 def test_ctrl_c_while_a_command_runs_is_exit_code_130(monkeypatch):
-    monkeypatch.setattr("multitask.cli.data.check", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("multitask.tasks.check.check_data", lambda *_: signal.raise_signal(signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
     try:
         monkeypatch.setattr("sys.argv", ["multitask", "data", "check", "data"])

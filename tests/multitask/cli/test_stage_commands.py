@@ -13,7 +13,7 @@ from minbert.files import write_json
 from minbert.settings import AtLeastZero, settings
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
-from multitask.cli.stage_commands import stage_commands
+from multitask.cli.train import stage_commands
 from multitask.stages import registry
 from multitask.stages.registry import START, ModelInput, Stage, register
 from multitask.stages.run_stage import OpenRun

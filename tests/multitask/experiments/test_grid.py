@@ -15,11 +15,11 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
-from multitask.cli.experiments import entries
 from multitask.cli.main import main
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, plan
 from multitask.experiments.run import run_preset
+from multitask.experiments.show_runs import entries
 from multitask.experiments.tables import Row, experiment
 from tests.multitask.experiments.conftest import Recipes, options, two_rows
 

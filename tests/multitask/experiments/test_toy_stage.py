@@ -10,7 +10,7 @@ import pytest
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights
 from multitask.cli.main import main
-from multitask.cli.stage_commands import stage_commands
+from multitask.cli.train import stage_commands
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, compute_grid, plan
 from multitask.experiments.tables import Experiment, Node, Row, StudyTable

@@ -17,8 +17,7 @@ import pytest
 from minbert.errors import InputError
 from multitask.cli.arguments import parse
 from multitask.cli.main import find_command, main
-from multitask.cli.serve import serve
-from multitask.cli.service_commands import Serve
+from multitask.cli.serve import Serve, serve
 from multitask.service.app import create_app
 from multitask.service.limits import Limits
 from tests.conftest import ROOT

@@ -20,7 +20,6 @@ from minbert.errors import DiskFullError, InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
-from multitask.cli.experiments import TRIED
 from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
@@ -28,6 +27,7 @@ from multitask.experiments.grid import Grid, plan
 from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import RANDOM_WEIGHTS, scores_as_data
 from multitask.experiments.run import run_preset, write_best_predictions
+from multitask.experiments.show_runs import TRIED
 from multitask.experiments.table_results import PresetResults
 from multitask.experiments.tables import Experiment, Node, Preset, Row, experiment
 from multitask.models.settings import HeadsConfig

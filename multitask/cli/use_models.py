@@ -1,25 +1,25 @@
-"""The options of commands that use or tune models. `multitask.cli.NAME` has the function that carries NAME out.
+"""Commands that use a model on sentences: predict, embed, search, mine, export.
 
-Imports nothing heavy, because `--help` imports it.
+The options of a command stand before its function, which imports what it needs: so `--help` stays free of torch, and no
+command waits for the packages of another one.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from minbert.errors import InputError
-from minbert.settings import Count, Seed, settings
-from multitask.base.options import Computing, RunOptions
-from multitask.cli.arguments import POSITIONAL, TRAIN, USE, Command, Group
-from multitask.cli.data_commands import DATA_COMMANDS
+from minbert.settings import Count, settings
+from multitask.base.options import Computing
+from multitask.cli.arguments import POSITIONAL, Command
 from multitask.data.tables import Format
 from multitask.models.settings import Pooling
-from multitask.training.settings import ObjectiveConfig
 from multitask.use.hard_negatives import HardNegatives
 
-Positive = Annotated[float, Field(gt=0)]
+FOUND = ("query", "rank", "score", "row", "text")
+"""Columns of what `search` writes."""
+ROWS_PER_BLOCK = 8192
 
 
 @settings
@@ -33,7 +33,9 @@ class Data:
 
 
 @settings
-class _Model:
+class ModelOption:
+    """The model that a command uses."""
+
     model: str = field(kw_only=True)
     """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     revision: str | None = field(default=None, kw_only=True)
@@ -41,13 +43,17 @@ class _Model:
 
 
 @settings
-class _BestOn:
+class BestOn:
+    """Which of a run's models."""
+
     best_on: str | None = field(default=None, kw_only=True)
     """Which of a run's kept models: the best on this task or on `overall`. Default: the run's leading model."""
 
 
 @settings
-class _Pooling:
+class PoolingOption:
+    """How sentences are embedded."""
+
     pooling: Pooling = field(default="auto", kw_only=True)
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
     with."""
@@ -59,56 +65,7 @@ class _Written:
 
 
 @settings
-class Evaluate(Computing, _Pooling, _BestOn, _Model, Data):
-    """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
-
-    An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
-    Markdown and LaTeX.
-    """
-
-    suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
-    """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
-    `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
-    regression (accuracy); `retrieval`: finding sentences with the same meaning, in SICK and in a copy of the course's
-    quora-dev.csv (nDCG at 10); `geometry`: how the sentences of the similarity tasks are spread (alignment, uniformity
-    and others)."""
-    split: Literal["train", "dev", "test"] = "dev"
-    """Which sets of the tasks to score; they need labels. For the suite `multitask`."""
-    input: Path | None = None
-    """Labelled file to score instead: csv, tsv, jsonl, parquet or xlsx."""
-    task: tuple[str, ...] = ()
-    """Tasks to score. Default: all tasks of the model."""
-    text: tuple[str, ...] = ()
-    """Column of the sentences, or the two columns of pairs. Or columns and fixed words, such as "{title}. {text}".
-    Default: as the task declares. With --input."""
-    label: str | None = None
-    """Column of the labels. Default: as the task declares. With --input."""
-    separator: str | None = None
-    """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
-    details: Path | None = None
-    """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
-    matrix, and the calibration with a reliability plot."""
-    dimensions: tuple[Count, ...] = ()
-    """Keep only the first so many numbers of each embedding. Each size, e.g. 192 96, gets a row below that of whole
-    embeddings. For suites of frozen embeddings."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Seed of the transfer tasks' folds."""
-    output: Path | None = None
-    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; for a hub id,
-    in evaluations/. If the data is not the run's own, its name becomes a part of the file's name. Scores of --input go
-    to evaluation-of-INPUT.json."""
-
-    def __post_init__(self) -> None:
-        if self.suite != "multitask" and self.data is None:
-            raise InputError(f"--suite {self.suite} needs --data, SentEval's data folder")
-        if self.suite == "multitask" and self.pooling != "auto":
-            raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
-        if self.suite == "multitask" and self.dimensions:
-            raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
-
-
-@settings
-class Predict(Computing, _BestOn, Data):
+class Predict(Computing, BestOn, Data):
     """Predict the rows of a file: its columns are kept, and columns with predictions are added.
 
     Without --input, write prediction files for the dev and test sets of the tasks, which --data or --tasks-file names.
@@ -145,8 +102,49 @@ class Predict(Computing, _BestOn, Data):
             )
 
 
+def predict(options: Predict) -> None:
+    """Predict; print the files written."""
+    _predict_sets(options) if options.input is None else _predict_input(options, options.input)
+
+
+def _predict_input(options: Predict, source: Path) -> None:
+    from multitask.base.runs import locate_model
+    from multitask.data.tables import suffixes
+    from multitask.models.multitask_model import MultitaskModel, tasks_for
+    from multitask.tasks.declarations import chosen_tasks
+    from multitask.use.predict import common_format, predict_file, replaced_files_named
+
+    output = options.output or Path("-")
+    folder = locate_model(options.model, best_on=options.best_on)
+    model = MultitaskModel.load(folder, options.device, options.precision)
+    form = f".{options.input_format}"
+    named = tasks_for(model, None, options.task)
+    declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
+    file_format = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
+    file_format = replace(file_format, separator=options.separator or file_format.separator)
+    read = options.text, file_format, form
+    with replaced_files_named(output):
+        predict_file(model, options.task, source, output, model.runtime, *read, options.probabilities, options.prefix)
+    if output != Path("-"):
+        print(output)
+
+
+def _predict_sets(options: Predict) -> None:
+    from multitask.base.runs import locate_model
+    from multitask.use.predict import data_for, replaced_files_named, run_of, write_prediction_files
+
+    locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
+    data = data_for(options.model, options.tasks_file or options.data).path
+    of = (run_of(options.model.resolve()).name, options.model.resolve().name, options.best_on)
+    output = options.output or Path("predictions", "-".join(dict.fromkeys(filter(None, of))))
+    with replaced_files_named(output):
+        paths = write_prediction_files(options.model, data, output, options.best_on, options.device, options.precision)
+    for path in paths:
+        print(path)
+
+
 @settings
-class Embed(_Written, Computing, _Pooling, _Model):
+class Embed(_Written, Computing, PoolingOption, ModelOption):
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden].
 
     The file may be larger than memory. OUTPUT.json, next to the array, names the model and the text.
@@ -173,8 +171,19 @@ class Embed(_Written, Computing, _Pooling, _Model):
             raise InputError(f"{self.output}: expected a name that ends in .npy")
 
 
+def embed(options: Embed) -> None:
+    """Embed and write; print what was written."""
+    from multitask.models.sentence_encoder import load_encoder
+    from multitask.use.embed import embed_file
+
+    encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
+    stored = options.normalize, options.dtype, options.dimensions
+    count, width = embed_file(encoder, options.text, options.output, options.column, *stored, options.file_format)
+    print(f"{options.output}: {count} embeddings of size {width}")
+
+
 @settings
-class Search(_Written, Computing, _Pooling, _Model):
+class Search(_Written, Computing, PoolingOption, ModelOption):
     """Print the sentences of an index that are nearest to queries by cosine, as JSON lines.
 
     A line has the query, the rank (from 1), the score, the row of the sentence in the text (from 0), and the sentence.
@@ -196,8 +205,31 @@ class Search(_Written, Computing, _Pooling, _Model):
     """File to write: jsonl, csv, tsv or parquet. Default: standard output."""
 
 
+def search(options: Search) -> None:
+    """Search and write; print the file written."""
+    from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
+    from multitask.models.sentence_encoder import load_encoder
+    from multitask.use.embed import Index, sentences
+    from multitask.use.search import search as nearest
+
+    check_output(options.output)
+    queries = list(sentences(options.queries, options.column, options.file_format))
+    encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
+    index = Index.open(options.index, encoder)
+    found = nearest(encoder.encode(queries, dimensions=index.vectors.shape[1]), index.vectors, options.top)
+    encoder.unread.warn(options.queries)
+    texts = index.texts_of(set(found.indices.ravel().tolist()))
+    with table_writer(options.output, FOUND, form=".jsonl") as write:
+        for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):
+            near = enumerate(zip(scores, rows, strict=True), start=1)
+            values = ((query, rank, round(score, 6), row, texts[row]) for rank, (score, row) in near)
+            write([dict(zip(FOUND, value, strict=True)) for value in values])
+    if options.output != STANDARD_OUTPUT:
+        print(options.output)
+
+
 @settings
-class Mine(_Written, HardNegatives, Computing, _Pooling, _Model):
+class Mine(_Written, HardNegatives, Computing, PoolingOption, ModelOption):
     """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
 
     An anchor's negatives are never the anchor itself, a sentence that it has a pair with, or a copy of these, whatever
@@ -235,31 +267,32 @@ class Mine(_Written, HardNegatives, Computing, _Pooling, _Model):
             raise InputError(f"--column is for a table, but --corpus is an index, {self.corpus}; leave it out")
 
 
+def mine(options: Mine) -> None:
+    """Find negatives and write; print what was written."""
+    from multitask.data.write_tables import check_output, table_writer
+    from multitask.models.sentence_encoder import load_encoder
+    from multitask.use.mine import COLUMNS, SAME_MEANING, index_of, mined_rows, negatives_of, read_pairs
+
+    check_output(options.output)
+    pairs = read_pairs(options.pairs, options.text, options.data, options.file_format)
+    encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
+    columns, count = COLUMNS[options.format], 0
+    of_corpus = options.corpus, options.column, options.output, options.file_format
+    with index_of(encoder, pairs, *of_corpus) as corpus:
+        negatives = negatives_of(encoder, pairs, corpus, options, options.pairs in SAME_MEANING)
+        having = sum(map(bool, negatives.values()))
+        if not having:
+            raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")
+        rows = mined_rows(pairs, negatives, corpus, options.format)
+        with table_writer(options.output, columns) as write:
+            while block := list(islice(rows, ROWS_PER_BLOCK)):
+                write([dict(zip(columns, row, strict=True)) for row in block])
+                count += len(block)
+    print(f"{options.output}: {count} rows; {having} of {len(negatives)} anchors have negatives")
+
+
 @settings
-class Probe(Computing, _Model):
-    """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
-
-    data: Path = Path("data/sample")
-    """Folder with the tasks' files and other sentences."""
-    source: str = "unlabelled"
-    """What to embed: dropout views of `unlabelled` sentences, of another text file (its name, ending in .txt) or of a
-    task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
-    least 4."""
-    objective: ObjectiveConfig = ObjectiveConfig()
-    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
-    losses, --help-objective NAME explains one."""
-    batch_size: Annotated[int, Field(ge=2)] = 64
-    """Pairs in a batch."""
-    batches: Count = 10
-    """Most batches to probe."""
-    seed: Seed = 0
-    """Seed of the choice of rows and of dropout."""
-    output: Path | None = None
-    """JSON file to write with the values of every batch. Default: none."""
-
-
-@settings
-class Export(_Model):
+class Export(ModelOption):
     """Write a model and its tokenizer as a folder that other libraries load.
 
     Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
@@ -299,74 +332,68 @@ class Export(_Model):
             raise InputError("--int8 needs --data or --tasks-file: it shows its loss of score on their dev sets")
 
 
-@settings
-class Tune:
-    """Search for settings of finetune, and train the best ones with several seeds.
+def export(options: Export) -> None:
+    """Write the folder and print its name."""
+    from multitask.use.export import check_export_folder
 
-    Trials are scored on training rows that are held out; dev sets are read for the winner only. A trial stops early if
-    its score is below the median of the others after the same epoch. Every trial is a run, so nothing is computed
-    twice. The same command continues a search that was stopped, and extends it if --budget or --trials is larger.
-    """
-
-    space: Path = field(kw_only=True, metadata=POSITIONAL)
-    """TOML file with settings of finetune by their names: a list of choices, a range such as { low = 1e-5, high = 1e-4,
-    log = true }, or a fixed value. A setting that is a list itself takes a list of lists as choices."""
-    budget: Positive | None = None
-    """Minutes to search. Training of the winner comes on top."""
-    trials: Count | None = None
-    """Trials to search, earlier calls included."""
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of each task's training rows to hold out and score on. All trials hold out the same rows."""
-    seeds: Count = 3
-    """Seeds to train the winner with: --seed and the next ones."""
-    seed: Seed = 0
-    """Seed of the search and of all trials."""
-    start: str = "all-minilm-l6-v2"
-    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
-    revision: str | None = None
-    """Revision of a hub id: a branch, tag or commit."""
-    data: Path = Path("data/sample")
-    """Folder with the course's files."""
-    tasks_file: Path | None = None
-    """Tasks file, which declares tasks of your own."""
-    options: RunOptions = field(default_factory=RunOptions)
-
-    def __post_init__(self) -> None:
-        if self.budget is None and self.trials is None:
-            raise InputError("expected --budget MINUTES or --trials N")
+    check_export_folder(options.output)
+    _export_tasks(options) if options.with_heads else _export_encoder(options)
+    print(options.output)
 
 
-def _command(name: str, options: type, *common: str, extra: str = "", section: str = USE) -> Command:
-    return Command(name, options, f"multitask.cli.{name}:{name}", section, common, extra)
+def _export_encoder(options: Export) -> None:
+    from multitask.base.runs import locate_model
+    from multitask.data.contamination import TrainedOn
+    from multitask.models.sentence_encoder import SentenceEncoder
+    from multitask.use.export import export_onnx, export_sentence_transformers, export_transformers
+    from multitask.use.model_card import model_card
+
+    encoder = SentenceEncoder.load(options.model, options.revision, options.pooling, "cpu", "fp32")
+    trained_on = TrainedOn.of_folder(locate_model(options.model, options.revision), options.model)
+    match options.to:
+        case "transformers":
+            export_transformers(encoder, options.output, trained_on)
+        case "sentence-transformers":
+            card = model_card(options.model, options.revision, encoder, options.normalize)
+            export_sentence_transformers(encoder, options.output, card, options.normalize, trained_on)
+        case "onnx":
+            export_onnx(encoder, options.output, options.normalize, trained_on)
 
 
+def _export_tasks(options: Export) -> None:
+    from multitask.base.runs import locate_model
+    from multitask.data.contamination import TrainedOn
+    from multitask.models.multitask_model import MultitaskModel
+    from multitask.use.export_heads import export_onnx_with_heads
+
+    model_folder = locate_model(options.model, options.revision)
+    model = MultitaskModel.load(model_folder, "cpu", "fp32")
+    trained_on = TrainedOn.of_folder(model_folder, options.model)
+    data = options.tasks_file or options.data
+    print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))
+
+
+_PREDICT = (
+    "model",
+    "input",
+    "output",
+    "task",
+    "data",
+    "tasks_file",
+    "text",
+    "probabilities",
+    "input_format",
+    "separator",
+)
 _FILES = ("pooling", "separator", "encoding", "sheet", "device")
-COMMANDS: tuple[Command | Group, ...] = (
-    _command(
-        *("evaluate", Evaluate, "model", "data", "tasks_file", "task", "split", "input", "suite", "details", "output"),
-        *("best_on", "pooling", "device"),
+_MINE = ("pairs", "output", "model", "corpus", "text", "column", "data", "format", *("ranks", "margin"))
+_EXPORT = ("model", "output", "to", "with_heads", "data", "tasks_file", "int8", "normalize", "pooling")
+COMMANDS = (
+    Command("predict", Predict, predict, common=(*_PREDICT, "device")),
+    Command(
+        "embed", Embed, embed, common=("text", "output", "model", "column", "dimensions", "normalize", "dtype", *_FILES)
     ),
-    _command(
-        *("tune", Tune, "space", "start", "data", "tasks_file", "budget", "trials", "held_out", "seeds", "seed"),
-        *("runs", "device"),
-        extra="tune",
-        section=TRAIN,
-    ),
-    _command(
-        *("predict", Predict, "model", "input", "output", "task", "data", "tasks_file", "text", "probabilities"),
-        *("input_format", "separator", "device"),
-    ),
-    _command("embed", Embed, "text", "output", "model", "column", "dimensions", "normalize", "dtype", *_FILES),
-    _command("search", Search, "index", "queries", "model", "column", "top", "output", *_FILES),
-    _command(
-        *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
-        *("relative_margin", "negatives", "sampling"),
-    ),
-    _command(
-        "probe", Probe, "model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device"
-    ),
-    _command(
-        "export", Export, "model", "output", "to", "with_heads", "data", "tasks_file", "int8", "normalize", "pooling"
-    ),
-    DATA_COMMANDS,
+    Command("search", Search, search, common=("index", "queries", "model", "column", "top", "output", *_FILES)),
+    Command("mine", Mine, mine, common=(*_MINE, "relative_margin", "negatives", "sampling")),
+    Command("export", Export, export, common=_EXPORT),
 )

@@ -1,0 +1,206 @@
+"""Runs as text for a terminal: a list, one run on a page, several compared, and the best model of a grid."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pandas
+
+from minbert.errors import InputError
+from minbert.files import read_json
+from minbert.settings import as_json
+from multitask.base.options import RunOptions
+from multitask.base.runs import DONE, Run, without_folders
+from multitask.data.markup import aligned
+from multitask.data.messages import plain
+from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
+from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
+from multitask.experiments.record import PresetRecord, duration
+from multitask.experiments.table_results import RunResult, Samples
+from multitask.experiments.tables import OVERALL
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import added_values
+from multitask.stages.registry import stages
+from multitask.stages.run_stage import run_stage
+from multitask.stages.settings import ON_DEV
+from multitask.tasks.scores import LOWER_IS_BETTER, score_text
+from multitask.use.predict import data_for
+
+logger = logging.getLogger("multitask")
+
+
+TRIED = {
+    "sentiment": ("A gem of a film, funny and never dull.",),
+    "paraphrase": ("How do I learn to swim?", "What is the best way to learn swimming?"),
+    "similarity": ("Two dogs run on the beach.", "Dogs are running by the sea."),
+}
+"""Sentences that neither the sample nor the published files have, for the course's tasks."""
+
+
+def presented(record: PresetRecord, folder: Path) -> list[str]:
+    """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
+    tables = {table.key: table for table in record.tables}
+    row = next(tables[run.table].label(run.row) for run in record.runs if run.model == folder.name)
+    lines = [f"best model: {row}, {folder}"]
+    if not Run(folder).kept_models():
+        return lines
+    model = MultitaskModel.load(folder)
+    said = []
+    for name, texts in TRIED.items():
+        if name in model.tasks and model.tasks[name].pair == (len(texts) > 1):
+            [prediction] = model.predict(name, [texts if len(texts) > 1 else texts[0]])
+            value, *probability = added_values(model.tasks[name], prediction)
+            shown = value if isinstance(value, str) else f"{value:.2f}"
+            said.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
+    width = max(map(len, said), default=0)
+    table = aligned([[*line, *[""] * (width - len(line))] for line in said], left=3)
+    return [*lines, *table.splitlines(), f"try it: multitask explore --model {folder}"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as it lies in the folder."""
+
+    artefact: Run
+    needed_by: tuple[str, ...]  # the presets whose records name it
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.stat().st_size for file in self.artefact.folder.rglob("*") if file.is_file())
+
+    @property
+    def date(self) -> str:
+        """When it ended, or when a file of an unfinished run came last."""
+        path = self.artefact.folder / DONE if self.artefact.done else self.artefact.folder
+        return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d %H:%M}"
+
+    def shown(self) -> list[str]:
+        """State, the presets that need it, date and size."""
+        state = "complete" if self.artefact.done else "unfinished"
+        return [state, ", ".join(self.needed_by) or "-", self.date, megabytes(self.size)]
+
+
+def entries(runs: Path) -> list[Entry]:
+    """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
+    needed = {record.preset: record.artefacts() for record in PresetRecord.read_all(runs)}
+    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
+    return [
+        Entry(Run(folder), tuple(name for name in needed if folder.name in needed[name])) for folder in sorted(folders)
+    ]
+
+
+def find_entry(runs: Path, name: str) -> Entry:
+    """The run of this path, name or key. Raises InputError if there is none."""
+    if (path := Path(name)).parent != Path():
+        runs, name = path.parent, path.name
+    for entry in entries(runs):
+        if name in (entry.artefact.folder.name, entry.artefact.folder.name.rpartition("-")[2]):
+            return entry
+    raise InputError(f"{runs}: no such run: {name}; `multitask experiments list` shows all")
+
+
+def run_list(runs: Path) -> str:
+    """All runs with state, size, date and what needs them, as text."""
+    found = entries(runs)
+    lines = [["run", "state", "needed by", "date", "size"]]
+    shown = aligned(lines + [[entry.artefact.folder.name, *entry.shown()] for entry in found], left=4)
+    return f"{shown}\n{len(found)} runs, {megabytes(sum(entry.size for entry in found))}"
+
+
+def run_page(entry: Entry) -> str:
+    """What a run was made from, its scores after each epoch and on the dev sets, and its state, as text."""
+    folder, parts = entry.artefact.folder, list[str]()
+    if lines := _made_from(entry.artefact):
+        note = "(settings that are not the default; all are in config.json and inputs.json)"
+        parts.append(f"{aligned(lines, left=2)}\n{note}")
+    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
+        parts.append(scores_table(history))
+    if scored := _scored(entry.artefact):
+        parts.append(intervals_table(scored.answers))
+    state, needed_by, date, size = entry.shown()
+    return "\n\n".join([*parts, f"{folder}: {state}, {date}, {size}, needed by: {needed_by}"])
+
+
+def megabytes(size: int) -> str:
+    """`12.3 MB`."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _made_from(run: Run) -> list[list[str]]:
+    """What the run was made from, and its settings that are not the default, as rows of names and values."""
+    if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
+        return []
+    config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
+    default = as_json(stage.config()) if stage else {}
+    defaults, given = (pandas.json_normalize(of).to_dict("records")[0] for of in (default, config))
+    changed = {name: value for name, value in given.items() if value != defaults.get(name)}
+    shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
+    return [[str(name), plain(str(value))] for name, value in shown.items()]
+
+
+def _scored(run: Run) -> RunResult | None:
+    """The dev answers of a run: of its evaluation, its own or one that lies next to it; None without."""
+    parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
+    for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
+        folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
+    return next((RunResult.read(run.folder, of) for of in folders if (of / "evaluation.json").is_file()), None)
+
+
+def _scored_now(run: Run) -> RunResult | None:
+    """The same, from an evaluation that is made now where there is none; None where that cannot be, with a warning."""
+    if (found := _scored(run)) is not None or not run.done:
+        return found
+    try:
+        run_stage(ON_DEV, run.folder, data_for(run.folder, None).path, None, RunOptions(runs=run.folder.parent))
+    except InputError as error:
+        logger.warning("no differences of %s: %s", run.folder, error)
+    return _scored(run)
+
+
+def _differences(runs: Sequence[Run]) -> str:
+    """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
+    first, *others = scored = [_scored_now(run) for run in runs]
+    samples = Samples([of for of in scored if of is not None])
+    found: dict[tuple[str, str], Uncertain] = {}
+    for place, other in enumerate(others, start=2):
+        if first is None or other is None:
+            continue
+        same = [
+            task
+            for task in first.answers
+            if task in other.answers and samples.dev_set(first, task) == samples.dev_set(other, task)
+        ]
+        pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
+        higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
+        overall = {OVERALL: [SampledScores.mean_of(of) for of in zip(*higher, strict=True)]} if higher else {}
+        for name, (ours, theirs) in (overall | pairs).items():
+            found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
+    header = ["task", "runs", "difference", "95% interval over dev rows"]
+    return uncertain_table(header, found.items(), "+.4f") if found else ""
+
+
+def comparison(runs: Sequence[Run]) -> str:
+    """Settings that differ between runs, best scores, times, and differences to the first one, as text."""
+    made_from = [
+        read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
+    ]
+    settings = pandas.DataFrame(
+        [pandas.json_normalize(of).map(lambda value: without_folders(str(value))).iloc[0] for of in made_from]
+    ).fillna("-")
+    scores = pandas.DataFrame([_best_scores(run) for run in runs]).fillna("-")
+    shown = settings.loc[:, settings.nunique() > 1].reset_index(drop=True).join(scores)
+    shown["time"] = [duration(run.seconds) if run.done else "unfinished" for run in runs]
+    rows = [["", *map(str, range(1, len(runs) + 1))], *([str(name), *of] for name, of in shown.items())]
+    named = [f"{place}  {run.folder}" for place, run in enumerate(runs, start=1)]
+    differences = _differences(runs)
+    return "\n".join([*named, "", aligned(rows), *(["", differences] if differences else [])])
+
+
+def _best_scores(run: Run) -> dict[str, str]:
+    """The best of each dev score; none without any."""
+    lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
+    best = pandas.DataFrame([line["scores"] for line in lines]).max()
+    return {f"best {name}": score_text(score) for name, score in best.items()}
