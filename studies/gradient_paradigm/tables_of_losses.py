@@ -36,7 +36,8 @@ def table(key: str, lines: Callable[[Recipes], Iterable[GridLine]]) -> Callable[
     """The table of tables.toml with these rows, from one encoder that is not tuned contrastively."""
     if key.endswith("-suites"):
         return lambda recipes: suites_experiment(recipes, **DESCRIBED[key], lines=lines(recipes))
-    return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes), metrics=METRICS)
+    metrics = METRICS if DESCRIBED[key].get("columns") else {}
+    return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes), metrics=metrics)
 
 
 def objective_lines(recipes: Recipes) -> Iterator[GridLine]:
@@ -46,11 +47,27 @@ def objective_lines(recipes: Recipes) -> Iterator[GridLine]:
     projection, length and the halved learning rate of plain MHS are those of the paper's scripts. `recipes.losses` and
     `recipes.rates` have losses and learning rates that differ from the usual ones.
     """
-    for key, usual in OBJECTIVES.items():
-        rate = recipes.views.optimizer.learning_rate * (0.5 if key == "mhs" else 1.0)
-        optimizer = replace(recipes.views.optimizer, learning_rate=recipes.rates.get(key, rate))
-        config = replace(recipes.views, objective=recipes.losses.get(key, usual), optimizer=optimizer)
+    for key in OBJECTIVES:
+        config = under(key, recipes.views, recipes)
         yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
+
+
+def under(key: str, training: PretrainConfig, recipes: Recipes) -> PretrainConfig:
+    """A training under one of the losses, plain MHS at half of the rate, as in the paper's scripts."""
+    rate = training.optimizer.learning_rate * (0.5 if key == "mhs" else 1.0)
+    optimizer = replace(training.optimizer, learning_rate=recipes.rates.get(key, rate))
+    return replace(training, objective=recipes.losses.get(key, OBJECTIVES[key]), optimizer=optimizer)
+
+
+def supervised_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Each objective on Quora's labelled pairs and on NLI's triplets, then fine-tuned on the three tasks."""
+    yield Row.at({"source": "none", "objective": "none"}, "Fine-tuned only"), recipes.finetune(recipes.base)
+    for source, key in product(ROWS["objectives-supervised"], OBJECTIVES):
+        usual = recipes.nli() if source["key"] == "nli" else recipes.quora(recipes.supervised)
+        assert isinstance(usual.config, PretrainConfig)
+        config = replace(under(key, usual.config, recipes), negative_pairs="bounded")
+        row = Row.at({"source": source["key"], "objective": key}, f"{source['label']}, {LABELS[key]}")
+        yield row, recipes.finetune(replace(usual, config=config))
 
 
 LONGER = 10  # times the usual steps
@@ -75,6 +92,7 @@ def rescaled_intervals(views: PretrainConfig, times: float) -> PretrainConfig:
 objectives = table("objectives", objective_lines)
 objectives_long = table("objectives-long", lambda recipes: objective_lines(longer(recipes)))
 objectives_suites = table("objectives-suites", objective_lines)
+objectives_supervised = table("objectives-supervised", supervised_lines)
 
 EPOCHS = 3  # over the same sentences
 
@@ -146,4 +164,13 @@ def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
 
 mixed = table("mixed", mixed_lines)
 
-TABLES = (objectives, objectives_long, objectives_suites, decoupled, decoupled_long, components, mixed)
+TABLES = (
+    objectives,
+    objectives_long,
+    objectives_suites,
+    objectives_supervised,
+    decoupled,
+    decoupled_long,
+    components,
+    mixed,
+)

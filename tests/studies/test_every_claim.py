@@ -39,7 +39,7 @@ STATUSES: dict[Shown, Status] = {
 QUIET, LOUD = 0.0005, 0.4
 """Standard deviations over seeds: of results that tell something, and of results that do not."""
 ON_SUITES, GRADIENT, DECOUPLED, LONG = "objectives-suites", "gradient", "decoupled", "objectives-long"
-SHAPES, FEW = "shapes", "few-negatives"
+SHAPES, FEW, SUPERVISED = "shapes", "few-negatives", "objectives-supervised"
 REPORTED = tuple(map(str, range(1, 11)))
 NORMS = ("alignment gradient", "uniformity gradient")
 CLAIMS: list[Claim] = [claim for study in all_studies() if study.papers for claim in study.claims]
@@ -85,6 +85,8 @@ class Results:
         holds = self.shown != "its opposite"
         if key == ON_SUITES and task not in GROUPS[STS]:  # transfer
             return 0.75 if holds or row.key not in MODIFIED.values() else 0.6
+        if key == SUPERVISED:
+            return 0.9 if (row.point["objective"] in MODIFIED.values()) == holds else 0.6
         if key in (SHAPES, FEW):
             return 0.4 if (row.point["objective"] == "infonce") != holds else 0.6
         if key in (ON_SUITES, LONG):
@@ -157,7 +159,19 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (results_in_memory, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
-        keys = (*REPORTED, "batches", SHAPES, FEW, LONG, ON_SUITES, GRADIENT, DECOUPLED, "sparsity", "sparsity-own")
+        keys = (
+            *REPORTED,
+            "batches",
+            SHAPES,
+            FEW,
+            SUPERVISED,
+            LONG,
+            ON_SUITES,
+            GRADIENT,
+            DECOUPLED,
+            "sparsity",
+            "sparsity-own",
+        )
         found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in keys}, results.simulated())
     return dict(zip(zip(found.key, found.kind, strict=True), found.status, strict=True))
 

@@ -191,6 +191,16 @@ def test_objectives_that_a_source_cannot_serve(source, objective, message, load,
         load(source, replace(CONFIG, objective=ObjectiveConfig(objective), negative_pairs="literal"))
 
 
+@pytest.mark.parametrize("name", ["nli", "quora"])
+def test_every_loss_learns_from_triplets_and_from_pairs_with_labels_for_equality(name, load):
+    views = torch.randn(3 if name == "nli" else 2, 8, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    for objective, kind in OBJECTIVES.items():
+        if kind.takes_labels == "none":
+            source = load(name, replace(CONFIG, objective=ObjectiveConfig(objective), negative_pairs="bounded"))
+            (gradient,) = torch.autograd.grad(source.loss_of_views(views, np.arange(8))[0], views)
+            assert gradient.flatten(1).norm(dim=1).all(), objective
+
+
 LABELLED = [("a", "b", 1), ("c", "d", 0), ("e", "a", 0), ("f", "f", 0), ("g", "h", 1), ("c", "i", 0), ("j", "k", 0)]
 
 

@@ -5,11 +5,18 @@ from itertools import product
 
 import pytest
 
-from multitask.experiments.tables import Experiment
+from multitask.experiments.tables import Experiment, Node
 from multitask.stages.settings import PretrainConfig
 from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives
+from studies.gradient_paradigm.tables_of_losses import (
+    OBJECTIVES,
+    components,
+    decoupled,
+    mixed,
+    objectives,
+    objectives_supervised,
+)
 from studies.gradient_paradigm.tables_of_sweeps import VARIED, batch_sizes, data_sizes, domains, few_negatives, gradient
 
 Make = Callable[[Recipes], Experiment]
@@ -66,6 +73,26 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
 def test_rows_differ_in_what_is_compared_only(recipes: Recipes, make: Make, varied: set[str]) -> None:
     found = list(configs(recipes, make).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+@pytest.mark.parametrize("name", ["sample", "paper", "paradigm-roberta"])
+def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tuning(name: PresetName) -> None:
+    recipes = PRESETS[name]
+    models = objectives_supervised(recipes).models
+    alone = models.pop("source=none,objective=none")
+    assert alone == recipes.finetune(recipes.base)
+    assert len(models) == 2 * len(OBJECTIVES)
+    for row in objectives_supervised(recipes).table.rows[1:]:
+        model, source, loss = models[row.key], row.point["source"], str(row.point["objective"])
+        [pretraining] = model.parents
+        assert isinstance(pretraining, Node)
+        assert isinstance(pretraining.config, PretrainConfig)
+        assert (model.config, pretraining.parents) == (alone.config, (recipes.base,))
+        usual = recipes.nli().config if source == "nli" else recipes.quora(recipes.supervised).config
+        changed = {key for key, value in vars(pretraining.config).items() if value != vars(usual)[key]}
+        assert changed <= {"objective", "optimizer", "negative_pairs"}
+        assert (pretraining.config.sources, pretraining.config.negative_pairs) == ((source,), "bounded")
+        assert pretraining.config.objective == recipes.losses.get(loss, OBJECTIVES[loss])
 
 
 @pytest.mark.parametrize("name", ["small", "paper"])
