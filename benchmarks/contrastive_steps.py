@@ -39,7 +39,7 @@ from multitask.base.runs import locate_model
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import PretrainConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.sources import training_sentences
+from multitask.tasks.sources import source_named
 from multitask.training.contrastive_source import load_contrastive
 from multitask.training.settings import ObjectiveConfig
 from multitask.training.source import Batch
@@ -106,7 +106,7 @@ def main() -> None:
     logging.disable_progress_bar()
     seed_everything(0)
     size, steps = options.batch_size, options.steps + 1
-    sentences = training_sentences(SOURCE, options.data).texts[0][: steps * size]
+    sentences = source_named(SOURCE, options.data).sentences().texts[0][: steps * size]
     assert len(sentences) == steps * size, f"{options.data} has too few sentences for {options.steps} steps"
     problem = build_problem(options.data, size)
     ours = OurLoop(problem)

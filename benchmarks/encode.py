@@ -38,7 +38,7 @@ from multitask.base.runs import locate_model
 from multitask.evaluation.embeddings import cosines
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import COURSE, MAIN_TASKS, chosen_tasks, task_named
-from multitask.tasks.sources import training_sentences
+from multitask.tasks.sources import source_named
 
 REFERENCE = "torch-fp32"
 CALIBRATION = 300  # sentences, as many as sentence-transformers takes
@@ -52,7 +52,7 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 def draw(data: Path, count: int) -> list[str]:
     """Distinct sentences of the tasks whose files exist, in random order."""
     present = [name for name, task in chosen_tasks(data, MAIN_TASKS).items() if task.source("train").exists()]
-    texts = sorted({text for name in present for text in training_sentences(name, data).texts[0]})
+    texts = sorted({text for name in present for text in source_named(name, data).sentences().texts[0]})
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
 
 

@@ -208,13 +208,13 @@ def probe(options: Probe) -> None:
     from multitask.evaluation.gradient_probe import probe_checkpoint, similar_pairs
     from multitask.evaluation.text_tables import probe_table
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.tasks.sources import training_sentences
+    from multitask.tasks.sources import source_named
 
     similar = options.source == "similar_pairs"
     texts = (
         similar_pairs(options.data)
         if similar
-        else training_sentences(options.source, options.data, option="--source").texts
+        else source_named(options.source, options.data, "--source").sentences().texts
     )
     objective = options.objective.build()
     encoder = SentenceEncoder.load(

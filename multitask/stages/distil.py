@@ -34,7 +34,7 @@ from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_test_rows
-from multitask.tasks.sources import read_paired_sentences
+from multitask.tasks.sources import source_named
 from multitask.tasks.task import Task
 from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
 
@@ -48,7 +48,7 @@ distil = partial(run_stage, DISTIL)
 
 def reads(config: DistilConfig, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sentences and pairs without labels, which leave out rows of test sets."""
-    found, further = reads_of_tasks(config, data), sources_of(config.teaching.unlabelled, data)
+    found, further = reads_of_tasks(config, data), sources_of(config.teaching.unlabelled, data, "--unlabelled")
     extended = config.teaching.unlabelled or config.teaching.mine_pairs is not None
     tests = {"test": rows_of(chosen_tasks(data, tuple(found["training"])).values(), "test")} if extended else {}
     return {**found, **tests, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
@@ -145,7 +145,7 @@ class Distilling(Finetuning):
         if config.mine_pairs is not None and 2 not in read:
             raise InputError("mine_pairs: no trained task reads pairs")
         for name in config.unlabelled:
-            found, _ = read_paired_sentences(name, data, config.unlabelled_limit, None, True, "--unlabelled")
+            found = source_named(name, data, "--unlabelled").rows(config.unlabelled_limit)
             columns = found.sentences[:2]
             if len(columns) not in read:
                 what = "pairs" if len(columns) == 2 else "sentences"

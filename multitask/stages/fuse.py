@@ -24,7 +24,6 @@ from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import FUSE, FuseConfig
 from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.sources import PAIRED
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -41,7 +40,7 @@ def reads(config: FuseConfig, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sources that are trained contrastively."""
     config = config.of_declared(load_tasks(data))
     found = reads_of_tasks(config.finetune, data)
-    views = sources_of((*found["training"], *config.unlabelled), data)
+    views = sources_of((*found["training"], *config.unlabelled), data, "--unlabelled")
     return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}
 
 
@@ -67,8 +66,6 @@ class Fusing(Finetuning):
         self.fusion, config = fusion, self.config
         if (objective := fusion.contrastive.objective).build().takes_labels != "none":
             raise InputError(f"{objective.name} learns from labels, which views of sentences do not have")
-        if taken := {"unlabelled", "quora", *PAIRED} & {*config.tasks}:
-            raise InputError(f"the task {min(taken)} has the name of another source of sentences; rename it")
         projection = build_projection(fusion.contrastive.projection, begin.encoder.config.hidden_size)
         projection.to(self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
@@ -103,8 +100,8 @@ class Fusing(Finetuning):
             updates += [(*update, *views)] if fusion.steps == "one" or not views else [update, views]
         for name in fusion.unlabelled:
             rows = drawn_rows(len(self.views[_views(name)]), config.train_limit)  # a trained task's source has all rows
-            share, size = fusion.contrastive.quora_share, config.batch_size
-            batches = contrastive_batches(name, len(rows), epoch, size, share, config.seed)
+            share = self.views[_views(name)].share
+            batches = contrastive_batches(name, len(rows), epoch, config.batch_size, share, config.seed)
             updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
         return updates
 

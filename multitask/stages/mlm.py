@@ -22,7 +22,6 @@ from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.examples import (
     batches_by_tokens,
     batches_of_similar_length,
-    drawn_rows,
     epoch_rows,
     tokenise,
     warn_of_tokens,
@@ -32,7 +31,7 @@ from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
 from multitask.stages.training_run import StartModel, train_run
-from multitask.tasks.sources import training_sentences
+from multitask.tasks.sources import source_named
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Batch, Evaluation, SourceTraining, Update, losses_of
 
@@ -54,8 +53,7 @@ def reads(config: MlmConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
     begin = StartModel.load(models[0], config.pooling, config.seed, matryoshka=())
-    read = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    drawn = [found.take(drawn_rows(len(found), config.train_limit)) for found in read]
+    drawn = [source_named(name, data).sentences(config.train_limit) for name in config.sources]
     contents = {text: content for found in drawn for text, content in zip(*found.texts, *found.sentences, strict=True)}
     training, dev = _split([*contents], config)
     if config.from_scratch:

@@ -195,9 +195,8 @@ class Pretraining(SourceTraining):
         """One source after another, each in random order."""
         updates: list[Update] = []
         for name, source in self.contrastive.items():
-            for rows in contrastive_batches(
-                name, len(source), epoch, self.config.batch_size, self.config.quora_share, self.config.seed
-            ):
+            size, share = self.config.batch_size, source.share
+            for rows in contrastive_batches(name, len(source), epoch, size, share, self.config.seed):
                 batch = Batch(name, rows)
                 updates.append((batch, Batch(_masked(name), rows)) if self.config.mlm_weight else (batch,))
         return updates

@@ -10,8 +10,8 @@ from typing import Any
 from multitask.base.keys import hash_of_file
 from multitask.data.messages import checked
 from multitask.data.tables import MissingSplitError, RowsFrom
-from multitask.tasks.declarations import files_folder, load_tasks
-from multitask.tasks.sources import paired_file, text_file
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.sources import TaskTexts, source_named
 from multitask.tasks.task import Split, Task
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
@@ -72,18 +72,14 @@ def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SP
     return None
 
 
-def sources_of(names: Sequence[str], data: Path) -> dict[str, Any]:
-    """What sources without labels are read from: a text file, triplets, pairs, or the training rows of a task."""
-    tasks, folder = load_tasks(data), files_folder(data)
+def sources_of(names: Sequence[str], data: Path, option: str = "--sources") -> dict[str, Any]:
+    """What sources of sentences are read from: files, or the training rows of tasks. Errors name the `option`."""
     read: dict[str, Task] = {}
     hashes: dict[str, str | None] = {}
-    for name in names:
-        layout = paired_file(name)
-        path = folder / layout.file if layout else text_file(name, folder)
-        task = "paraphrase" if name == "quora" else name
-        if path is not None:
-            hashes[name] = checked(path, hash_of_file) if path.is_file() else None
-        elif task in tasks:
-            read[task] = tasks[task]
-            hashes[name] = rows_of([tasks[task]], "train")[task]
+    for source in (source_named(name, data, option) for name in names):
+        if isinstance(source, TaskTexts):
+            read[source.task.name] = source.task
+            hashes[source.name] = rows_of([source.task], "train")[source.task.name]
+        else:
+            hashes[source.name] = checked(source.path, hash_of_file) if source.path.is_file() else None
     return {"tasks": declared(read.values()), "training": hashes}

@@ -251,8 +251,9 @@ class MlmConfig(SentencesConfig):
     """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
 
     sources: tuple[str, ...] = ("unlabelled",)
-    """What to read: `unlabelled` sentences, another text file (its name, ending in .txt), or the training sentences of
-    tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
+    """What to read: `unlabelled` sentences, another text file (its name, ending in .txt), the training sentences of
+    tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583), or those of a file of pairs or
+    triplets that `pretrain` reads."""
     from_scratch: bool = False
     """Begin with random weights. Only the tokenizer and the shape are then those of the start weights, unless options
     set them."""

@@ -27,7 +27,7 @@ from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.label_hints import label_hints
 from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
-from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.tasks.sources import FILES, Lines, read_texts
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
@@ -104,11 +104,11 @@ class DataReport:
 
     def add_unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
-        layouts = {folder / layout.file: layout for layout in (TRIPLETS, PAIRS) if (folder / layout.file).exists()}
-        layouts |= dict.fromkeys(sorted(folder.glob("*.txt")), SENTENCES)
-        for path, layout in layouts.items():
+        fixed = {folder / file: kind.columns for kind, file in FILES.values() if kind is not Lines}
+        found = {path: columns for path, columns in fixed.items() if path.exists()}
+        for path, columns in (found | dict.fromkeys(sorted(folder.glob("*.txt")), Lines.columns)).items():
             with self._problems_of(str(path)) as problems:
-                self._add(path.name, read_texts(path, layout, on_problem=problems.append), {})
+                self._add(path.name, read_texts(path, columns, on_problem=problems.append), {})
 
     def compare(self) -> None:
         """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
@@ -176,7 +176,8 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     if not declared:
         report.add_unlabelled(data)
     if not report.files and not report.problems:
-        names = [*(Path(task.source("train").file).name for task in tasks.values()), TRIPLETS.file, SENTENCES.file]
+        names = [Path(task.source("train").file).name for task in tasks.values()]
+        names += [file for _, file in FILES.values()]
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
     report.compare()
     return report

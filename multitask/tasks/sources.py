@@ -1,16 +1,17 @@
-"""Sentences for trainings without labels, by the name of their source, and what contrastive training pairs them with.
+"""Sentences for trainings without labels. `source_named` says once what the name of a source means.
 
-`unlabelled` and names that end in `.txt` are text files of the folder, `nli` its triplets, `pairs` its pairs, `quora`
-the training pairs of the task paraphrase; the name of a task stands for its training sentences. A row of a file with an
-empty sentence is left out, and one warning per file counts such rows. Anything else that is wrong is an error.
+A row of a file with an empty sentence is left out, and one warning per file counts such rows. Anything else that is
+wrong is an error.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,29 +28,181 @@ from multitask.tasks.kinds import Regression
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 
-
-@dataclass(frozen=True)
-class Layout:
-    """How unlabelled rows are written: the file's name in a data folder, which says its format, and its columns."""
-
-    file: str
-    columns: tuple[str, ...]
-
-
-TRIPLETS = Layout("nli_triplets.csv", ("sent0", "sent1", "hard_neg"))
-"""A premise, a sentence that it entails, and one that contradicts it."""
-PAIRS = Layout("positive_pairs.tsv", ("sentence1", "sentence2"))
-"""Two sentences with the same meaning."""
-SENTENCES = Layout("sentences.txt", ("text",))
-"""One sentence per line; blank lines are left out."""
-PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
-"""Sources that are files of triplets and pairs."""
-
 LABELS = re.compile(
     r"(?<![a-z])(labels?|y|class|targets?|gold|scores?|similarity|duplicates?|paraphrases?|equivalent|entailment|entails"
     r"|relevance|relatedness|ratings?|quality|match|same)(?![a-z])"
 )
 """What a column's name in small letters has if it says something of a pair."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceSource(ABC):
+    """Where sentences are read.
+
+    Args:
+        name: its name in options.
+        data: the data folder or the tasks file.
+        option: the option that names it, for errors.
+    """
+
+    name: str
+    data: Path
+    option: str = "--sources"
+
+    @abstractmethod
+    def rows(self, limit: int | None = None, negative_pairs: bool = True) -> Examples:
+        """At most `limit` rows: columns of anchors, positives and hard negatives; one column pairs with itself.
+
+        Without `negative_pairs`, only those of labelled pairs with label 1, without labels. Raises InputError if a file
+        is missing or malformed.
+        """
+
+    def sentences(self, limit: int | None = None) -> Examples:
+        """At most `limit` sentences, in one column: of pairs all first ones, then all second ones."""
+        found = _in_one_column(self.rows(), self.name)
+        return found.take(drawn_rows(len(found), limit))
+
+    @property
+    def same_meaning(self) -> bool:
+        """Whether the sentences of a row have the same meaning. Of NLI, one may follow from others that differ."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceFile(SentenceSource):
+    """A file with these columns."""
+
+    path: Path
+    columns: ClassVar[tuple[str, ...]]
+
+    def rows(self, limit: int | None = None, negative_pairs: bool = True) -> Examples:
+        found = read_texts(self.path, self.columns)
+        return found.take(drawn_rows(len(found), limit))
+
+
+class Lines(SentenceFile):
+    """One sentence a line; blank lines are left out. With a limit, the first ones are read."""
+
+    columns = ("text",)
+
+    def rows(self, limit: int | None = None, negative_pairs: bool = True) -> Examples:
+        if not self.path.exists():
+            tasks = [name for name, task in load_tasks(self.data).items() if task.source("train").exists()]
+            if not (there := [*tasks, *sorted(path.name for path in self.path.parent.glob("*.txt"))]):
+                file_size(self.path)  # raises, and names another folder
+            raise InputError(f"{self.path}: no such file; {self.option} can name {', '.join(there)}")
+        return replace(read_texts(self.path, self.columns, limit), source=self.name)
+
+    def sentences(self, limit: int | None = None) -> Examples:
+        return self.rows(limit)
+
+
+class Pairs(SentenceFile):
+    """Two sentences with the same meaning."""
+
+    columns = ("sentence1", "sentence2")
+    same_meaning = True
+
+
+class Triplets(SentenceFile):
+    """A premise, a sentence that it entails, and one that contradicts it."""
+
+    columns = ("sent0", "sent1", "hard_neg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTexts(SentenceSource):
+    """The training sentences of a task in one column; or, of a task of pairs, its pairs with their labels."""
+
+    task: Task
+    labelled: bool = False
+
+    def rows(self, limit: int | None = None, negative_pairs: bool = True) -> Examples:
+        found = load_rows(self.task, "train")
+        if not self.labelled:
+            found = _in_one_column(found, self.name)
+        elif not negative_pairs:
+            kept = np.flatnonzero(found.labels == 1)
+            if not len(kept):
+                raise InputError(f"{found.source}: no pair has label 1; nothing to learn from without negative pairs")
+            found = replace(found.take(kept), labels=None)
+        return found.take(drawn_rows(len(found), limit))
+
+    @property
+    def same_meaning(self) -> bool:
+        return self.labelled
+
+
+FILES: dict[str, tuple[type[SentenceFile], str]] = {
+    "unlabelled": (Lines, "sentences.txt"),
+    "nli": (Triplets, "nli_triplets.csv"),
+    "pairs": (Pairs, "positive_pairs.tsv"),
+}
+"""Sources that are files with a fixed name."""
+QUORA = "paraphrase"
+"""The task whose labelled pairs are the source `quora`. `quora_share` is the share of its rows in an epoch."""
+PAIRED = ("quora", "nli", "pairs")
+"""The sources whose rows are pairs, by name."""
+BY_SUFFIX: dict[str, type[SentenceFile]] = {".txt": Lines, ".csv": Pairs, ".tsv": Pairs}
+
+
+def source_named(name: str, data: Path, option: str = "--sources") -> SentenceFile | TaskTexts:
+    """The source that a name means: a fixed name, the name of a task, or of a file next to the others.
+
+    Raises InputError, which names the `option`, if the name is unknown or has two meanings.
+    """
+    tasks, folder = load_tasks(data), files_folder(data)
+    known = (*FILES, "quora", *tasks)
+    if name in tasks and (name in FILES or name == "quora"):
+        raise InputError(f"the task {name} has the name of another source of sentences; rename it")
+    if name in FILES:
+        kind, file = FILES[name]
+        return kind(name=name, data=data, option=option, path=folder / file)
+    if name == "quora":
+        if QUORA not in tasks:
+            raise InputError(f"{data}: the source quora needs the task {QUORA}, which is not declared")
+        return TaskTexts(name=name, data=data, option=option, task=tasks[QUORA], labelled=True)
+    if name in tasks:
+        return TaskTexts(name=name, data=data, option=option, task=tasks[name])
+    if (found := BY_SUFFIX.get(Path(name).suffix)) and Path(name).name == name:
+        return found(name=name, data=data, option=option, path=folder / name)
+    raise InputError(
+        f'{option}: unknown source "{name}"; expected a text file\'s name (.txt), a file of pairs (.csv, .tsv), or one '
+        f"of {', '.join(known)}{did_you_mean(name, known)}"
+    )
+
+
+def _in_one_column(found: Examples, source: str) -> Examples:
+    columns, whole = ([*chain(*parts)] for parts in (found.sentences, found.texts))
+    return Examples((columns,), None, (), None, source, whole=(whole,))
+
+
+def read_texts(
+    path: Path, columns: Sequence[str], limit: int | None = None, on_problem: OnProblem = refuse
+) -> Examples:
+    """Read these columns of at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
+
+    Raises:
+        InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
+            default `on_problem` also a malformed row.
+    """
+    table = open_table(RowsFrom(str(path)), on_problem=on_problem)
+    table.require(columns)
+    table = unlabelled(table)
+    rows: list[list[str]] = []
+    incomplete: list[int] = []
+    for line, row in table.rows:
+        if len(rows) == limit:
+            break
+        texts = [seen(row[column]) for column in columns]
+        if all(texts):
+            rows.append(texts)
+        else:
+            incomplete.append(line)
+    table.warn("left out", "without a sentence", incomplete)
+    if not rows:
+        raise InputError(f"{path}: no usable row; expected at least one with a sentence")
+    return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))
 
 
 def unlabelled(table: OpenTable) -> OpenTable:
@@ -76,134 +229,8 @@ def unlabelled(table: OpenTable) -> OpenTable:
     return replace(table, rows=rows())
 
 
-def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem: OnProblem = refuse) -> Examples:
-    """Read at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
-
-    Raises:
-        InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
-            default `on_problem` also a malformed row.
-    """
-    table = open_table(RowsFrom(str(path)), on_problem=on_problem, form=Path(layout.file).suffix)
-    table.require(layout.columns)
-    table = unlabelled(table)
-    rows: list[list[str]] = []
-    incomplete: list[int] = []
-    for line, row in table.rows:
-        if len(rows) == limit:
-            break
-        texts = [seen(row[column]) for column in layout.columns]
-        if all(texts):
-            rows.append(texts)
-        else:
-            incomplete.append(line)
-    table.warn("left out", "without a sentence", incomplete)
-    if not rows:
-        raise InputError(f"{path}: no usable row; expected at least one with a sentence")
-    return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))
-
-
-def training_sentences(name: str, data: Path, limit: int | None = None, option: str = "--sources") -> Examples:
-    """The sentences of a text file, at most `limit`, or of a task (of pairs: all first ones, then all second ones).
-
-    They are one column, without labels.
-
-    Raises InputError if the name is unknown, or the file is missing or malformed; errors name the `option`.
-    """
-    if path := text_file(name, files_folder(data)):
-        if not path.exists():
-            if not (there := _sources_in(data)):
-                file_size(path)  # raises, and names another folder
-            raise InputError(f"{path}: no such file; {option} can name {', '.join(there)}")
-        return read_texts(path, SENTENCES, limit)
-    tasks = load_tasks(data)
-    if name not in tasks:
-        raise InputError(
-            f'{option}: unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of '
-            f"{', '.join(tasks)}{did_you_mean(name, ('unlabelled', *tasks))}"
-        )
-    rows = load_rows(tasks[name], "train")
-    columns, whole = ([*chain(*parts)] for parts in (rows.sentences, rows.texts))
-    return Examples((columns,), None, (), None, name, whole=(whole,))
-
-
-def paired_file(name: str) -> Layout | None:
-    """How a source of triplets or pairs is written, a csv or tsv file of pairs too; None for any other source."""
-    named = Path(name).suffix in (".csv", ".tsv") and Path(name).name == name
-    return Layout(name, PAIRS.columns) if named else PAIRED.get(name)
-
-
-def text_file(name: str, folder: Path) -> Path | None:
-    """The file of a source of plain text, one sentence per line; None for any other source."""
-    if name == "unlabelled":
-        return folder / SENTENCES.file
-    return folder / name if name.endswith(".txt") and Path(name).name == name else None
-
-
-def _sources_in(data: Path) -> list[str]:
-    """The tasks and text files that are there, as options name sources."""
-    tasks = [name for name, task in load_tasks(data).items() if task.source("train").exists()]
-    return [*tasks, *sorted(path.name for path in files_folder(data).glob("*.txt"))]
-
-
-def read_paired_sentences(
-    name: str,
-    data: Path,
-    train_limit: int | None,
-    partners: int | None,
-    negative_pairs: bool,
-    option: str,
-    scored: bool = False,
-) -> tuple[Examples, RowNumbers | None]:
-    """Rows of a contrastive source: columns of anchors, positives and hard negatives; one column pairs with itself.
-
-    With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
-    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives. With
-    `scored`, a task stands for its pairs with their scores, instead of for its sentences. Errors name the `option`.
-
-    Returns the rows, at most `train_limit`, and the group of each: rows of one group are no negatives of each other
-    (None: rows with equal texts are not).
-
-    Raises:
-        InputError: a file is missing or malformed, or the name is unknown.
-    """
-    tasks, folder = load_tasks(data), files_folder(data)
-    if partners is not None:
-        if name not in tasks:
-            raise InputError(f'--partners needs sources that are tasks, not "{name}"; there are {", ".join(tasks)}')
-        return pairs_of_labels(tasks[name], partners, train_limit)
-    if name == "quora":
-        if "paraphrase" not in tasks:
-            raise InputError(f"{data}: the source quora needs the task paraphrase, which is not declared")
-        found = _quora(tasks["paraphrase"], negative_pairs)
-    elif layout := paired_file(name):
-        found = read_texts(folder / layout.file, layout)
-    elif scored and name in tasks:
-        found = scored_pairs(tasks[name])
-    elif name in tasks and not tasks[name].pair:
-        found = replace(load_rows(tasks[name], "train"), labels=None, weights=None)
-    elif name in tasks or text_file(name, folder):
-        found = replace(training_sentences(name, data, train_limit, option), source=name)
-    else:
-        known = ("unlabelled", *PAIRED, "quora", *tasks)
-        raise InputError(
-            f'{option}: unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}'
-            f"{did_you_mean(name, known)}"
-        )
-    return found.take(drawn_rows(len(found), train_limit)), None
-
-
-def _quora(task: Task, negative_pairs: bool) -> Examples:
-    examples = load_rows(task, "train")
-    if negative_pairs:
-        return examples
-    kept = np.flatnonzero(examples.labels == 1)
-    if not len(kept):
-        raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
-    return replace(examples.take(kept), labels=None)
-
-
-def scored_pairs(task: Task) -> Examples:
-    """The training pairs of a task with numbers; their labels are shares of the range, 0 to 1.
+def scored_pairs(task: Task, limit: int | None) -> Examples:
+    """At most `limit` training pairs of a task with numbers; their labels are shares of the range, 0 to 1.
 
     Raises InputError if the task has other rows.
     """
@@ -216,7 +243,8 @@ def scored_pairs(task: Task) -> Examples:
     assert isinstance(learned, Regression)
     low, high = learned.bounds
     shares = (examples.gold - low) / (high - low)
-    return replace(examples, labels=shares.clip(0, 1))  # fp32 may round a score of the range's end beyond it
+    examples = replace(examples, labels=shares.clip(0, 1))  # fp32 may round a score of the range's end beyond it
+    return examples.take(drawn_rows(len(examples), limit))
 
 
 def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, RowNumbers]:

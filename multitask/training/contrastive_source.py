@@ -21,7 +21,8 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
-from multitask.tasks.sources import read_paired_sentences
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.sources import QUORA, TaskTexts, pairs_of_labels, scored_pairs, source_named
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
 
@@ -51,8 +52,10 @@ class ContrastiveSource(TrainingSource):
         max_length: int | None,
         config: ContrastiveConfig,
         sizes: tuple[int, ...] = (),
+        share: float = 1.0,
     ) -> None:
         self.objective = objective
+        self.share = share  # of the rows, in an epoch
         self.projection = projection
         self.config = config
         self.sizes: tuple[int | None, ...] = sizes or (None,)
@@ -215,7 +218,9 @@ def load_contrastive(
     sizes: tuple[int, ...] = (),
     option: str = "--sources",
 ) -> ContrastiveSource:
-    """A contrastive source by name; the arguments are those of `read_paired_sentences` and `ContrastiveSource`.
+    """A contrastive source by name, read up to `train_limit` rows; see `ContrastiveSource` and `source_named`.
+
+    With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
 
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
@@ -223,10 +228,17 @@ def load_contrastive(
     objective = config.objective.build()
     if config.negative_pairs == "literal" and isinstance(objective, LabelledPairs) and objective.form != "literal":
         raise InputError(f"negative_pairs is literal, but the objective is {objective}; take quora_pairs:form=literal")
-    scored = objective.takes_labels == "similarity from 0 to 1"
-    negative_pairs = config.negative_pairs != "left_out"
-    paired, groups = read_paired_sentences(name, data, train_limit, partners, negative_pairs, option, scored)
-    if name == "quora" and config.negative_pairs != "left_out" and objective.takes_labels == "none":
+    source, groups = source_named(name, data, option), None
+    if partners is not None:
+        if not isinstance(source, TaskTexts) or source.labelled:
+            there = ", ".join(load_tasks(data))
+            raise InputError(f'--partners needs sources that are tasks, not "{name}"; there are {there}')
+        paired, groups = pairs_of_labels(source.task, partners, train_limit)
+    elif objective.takes_labels == "similarity from 0 to 1" and isinstance(source, TaskTexts) and not source.labelled:
+        paired = scored_pairs(source.task, train_limit)
+    else:
+        paired = source.rows(train_limit, config.negative_pairs != "left_out")
+    if paired.labels is not None and config.negative_pairs != "left_out" and objective.takes_labels == "none":
         if type(objective) is InfoNCE:
             objective = LabelledPairs(objective.temperature, config.negative_pairs)
         elif config.negative_pairs == "literal":
@@ -242,7 +254,8 @@ def load_contrastive(
             f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
             "choose random, or another objective, e.g. infonce"
         )
-    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes)
+    share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA else 1.0
+    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes, share)
 
 
 def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int) -> nn.Module:
@@ -256,16 +269,13 @@ def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int)
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 
 
-def contrastive_batches(
-    name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int
-) -> list[RowNumbers]:
-    """A source's batches for one epoch (from 0), in random order and with mixed lengths; Quora is down-sampled.
+def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, share: float, seed: int) -> list[RowNumbers]:
+    """A source's batches for one epoch (from 0) of a share of its rows, in random order and with mixed lengths.
 
     Sorting by length would give hard negatives similar lengths. Raises InputError for batches of one row.
     """
     if min(size, batch_size) < 2:
         raise InputError(f"{name}: batches of one row; expected two rows or more, as the others are a row's negatives")
-    share = quora_share if name in ("quora", "paraphrase") else 1.0
     rows = epoch_rows(size, max(round(share * size), 2), epoch, seed, f"{name} views")
     # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]

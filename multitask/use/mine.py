@@ -31,35 +31,34 @@ from multitask.data.tables import Format, RowsFrom
 from multitask.data.texts import template, texts_of_rows
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
-from multitask.tasks.sources import PAIRED, PAIRS, TRIPLETS, read_paired_sentences, unlabelled
+from multitask.tasks.sources import PAIRED, Pairs, Triplets, source_named, unlabelled
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
 from multitask.use.search import search
 
 ANCHORS_PER_BLOCK = 4096
-SOURCES = ("quora", *PAIRED)
-SAME_MEANING = ("quora", "pairs")
-"""Sources whose pairs have the same meaning. In `nli`, one sentence may follow from others that differ in all else."""
-COLUMNS = {"triplets": TRIPLETS.columns, "pairs": (*PAIRS.columns, "label")}
+COLUMNS = {"triplets": Triplets.columns, "pairs": (*Pairs.columns, "label")}
 
 PositivePairs = Sequence[tuple[str, ...]]
 """Anchors and positives: sentences with the same meaning."""
 
 
-def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Format = Format()) -> PositivePairs:
-    """Pairs of a table, or of a source of `pretrain` in a data folder; rows with a blank sentence are left out.
+def read_pairs(
+    name: str, columns: Sequence[str], data: Path, file_format: Format = Format()
+) -> tuple[PositivePairs, bool]:
+    """Pairs of a table, or of a source of `pretrain` in a data folder; and whether they are known to mean the same.
 
-    The default columns are those of triplets or of pairs. Raises InputError if there is no pair, or if columns are
-    named of a source, which has its own.
+    Rows with a blank sentence are left out. The default columns are those of triplets or of pairs. Raises InputError if
+    there is no pair, or if columns are named of a source, which has its own.
     """
-    if name in SOURCES:
+    if name in PAIRED:
         if columns:
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
-        examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
-        return list(zip(*examples.sentences[:2], strict=True))
+        source = source_named(name, data, option="pairs")
+        return list(zip(*source.rows(negative_pairs=False).sentences[:2], strict=True)), source.same_meaning
     table = unlabelled(open_table(RowsFrom(name), file_format))
     if not columns:
-        columns = next((c for c in (TRIPLETS.columns[:2], PAIRS.columns) if set(c) <= set(table.columns)), ())
+        columns = next((c for c in (Triplets.columns[:2], Pairs.columns) if set(c) <= set(table.columns)), ())
         if not columns:
             raise InputError(
                 f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text"
@@ -69,7 +68,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path, file_format: Forma
     found = [row for row in texts_of_rows(table, table.rows, templates) if all(row)]
     if not found:
         raise InputError(f"{name}: no pair; expected at least one with two sentences")
-    return found
+    return found, False
 
 
 @contextmanager

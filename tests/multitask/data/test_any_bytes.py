@@ -22,7 +22,7 @@ from multitask.data.tables import RowsFrom
 from multitask.evaluation.suite_sets import SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.tasks.sources import Lines, Pairs, Triplets, read_texts
 from tests.conftest import ROOT, SPECIALS
 from tests.multitask.data.test_tables import NAMES, contents
 from tests.multitask.evaluation.folder import write_sts, write_transfer
@@ -52,9 +52,9 @@ OLDER = {
 """Files of a tokenizer without tokenizer.json."""
 READERS: dict[str, Callable[[Path], object]] = {
     **dict.fromkeys(TABLES, read_rows),
-    "captions.txt": partial(read_texts, layout=SENTENCES),
-    "nli_triplets.csv": partial(read_texts, layout=TRIPLETS),
-    "sts-dev.csv": partial(read_texts, layout=PAIRS),
+    "captions.txt": partial(read_texts, columns=Lines.columns),
+    "nli_triplets.csv": partial(read_texts, columns=Triplets.columns),
+    "pairs.tsv": partial(read_texts, columns=Pairs.columns),
     "tasks.toml": load_tasks,
     "settings.toml": read_toml,
     "arrays.npz": read_arrays,
@@ -80,6 +80,7 @@ def case(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("sample/captions.txt", "sample/nli_triplets.csv", "sample/sts-dev.csv", "own/tasks.toml"):
         lines = (ROOT / "data" / name).read_bytes().splitlines(keepends=True)
         (folder / Path(name).name).write_bytes(b"".join(lines[: None if name.endswith("toml") else 7]))
+    (folder / "sts-dev.csv").rename(folder / "pairs.tsv")
     for name, content in TABLES.items():
         (folder / name).write_bytes(content)
     (folder / "settings.toml").write_text('seed = 3\nstart = "a"\ntasks = ["b", "c"]\n[optimizer]\nclip = 1.5e-3\n')

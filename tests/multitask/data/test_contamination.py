@@ -29,7 +29,7 @@ from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import SUPERVISED, EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
-from multitask.tasks.sources import SENTENCES, TRIPLETS, read_texts
+from multitask.tasks.sources import Lines, Triplets, read_texts
 from multitask.tasks.task import Split
 from multitask.training.contrastive_source import ContrastiveSource
 from multitask.training.settings import OptimizerConfig
@@ -251,8 +251,8 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     )
     shutil.rmtree(first.folder)
     trained = known_of(second.model_folder())
-    triplets = read_texts(data / TRIPLETS.file, TRIPLETS).sentences
-    (unlabelled,) = read_texts(data / SENTENCES.file, SENTENCES).sentences
+    triplets = read_texts(data / "nli_triplets.csv", Triplets.columns).sentences
+    (unlabelled,) = read_texts(data / "sentences.txt", Lines.columns).sentences
     (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
     pairs = [*one, *other]
 
@@ -270,7 +270,7 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
 
 def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_else(tiny_encoder, data, options):
     start = finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
-    (sentences,) = read_texts(data / SENTENCES.file, SENTENCES).sentences
+    (sentences,) = read_texts(data / "sentences.txt", Lines.columns).sentences
     for scratch in (False, True):
         config = MlmConfig(from_scratch=scratch, dev_share=0.25, batch_size=8)
         trained = known_of(mlm(str(start.folder), data, config, options).folder)

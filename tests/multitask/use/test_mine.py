@@ -174,15 +174,15 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
     (tmp_path / "t.jsonl").write_text(
         '{"q": "a", "sentence1": "b", "sentence2": "c"}\n{"q": "", "sentence1": "d", "sentence2": "e"}'
     )
-    assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data) == [("b", "c"), ("d", "e")]
-    assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data) == [("a", "c")]
+    assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data)[0] == [("b", "c"), ("d", "e")]
+    assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data)[0] == [("a", "c")]
     (tmp_path / "t.csv").write_text("sent0,sent1\n,a\n")
     with pytest.raises(InputError, match="no pair"):
         read_pairs(str(tmp_path / "t.csv"), (), small_data)
-    assert all(map(all, read_pairs("quora", (), small_data)))
+    assert all(map(all, read_pairs("quora", (), small_data)[0]))
     (tmp_path / "t.csv").write_text("q;title;body\né;b;c\n;d;e\n", encoding="cp1252")
     columns, written = ("query: {q}", "{title}. {body}"), Format(separator=";", encoding="cp1252")
-    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written) == [("query: é", "b. c")]
+    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written)[0] == [("query: é", "b. c")]
     for column, corpus in ((None, ["A;B", "é"]), ("p: {A}", ["p: é"])):  # lines have no separator
         text = "A;B\né;x\n" if column else "A;B\né\n"
         (tmp_path / "lines.txt").write_text(text, encoding="cp1252")
