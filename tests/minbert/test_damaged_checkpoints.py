@@ -18,7 +18,7 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import read_arrays, read_json, read_text, read_toml, sha256_of_file
 from multitask import SentenceEncoder
-from tests.minbert.reference_checkpoints import load_error, rewrite, save_reference, stored_tensors
+from tests.minbert.references import load_error, rewrite, save_reference, stored_tensors
 
 
 def refusal(folder: Path) -> str:

@@ -13,13 +13,13 @@ from minbert import BertModel, download_checkpoint, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, hub_errors, resolve
 from minbert.errors import InputError
 from minbert.train_vocabulary import BERT_SPECIALS
-from tests.minbert.equivalence import random_reference
 from tests.minbert.hub import COMMIT
-from tests.minbert.reference_checkpoints import (
+from tests.minbert.references import (
     SHAPE,
     as_pickle,
     assert_same_outputs,
     load_error,
+    random_reference,
     save_in_several_files,
     save_reference,
 )

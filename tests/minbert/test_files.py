@@ -5,8 +5,6 @@ import json
 import math
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +15,6 @@ import pytest
 import safetensors
 import torch
 
-import minbert
 from minbert import errors
 from minbert.checkpoint import write_tensors
 from minbert.errors import DiskFullError, InputError, install_with
@@ -82,34 +79,6 @@ def test_an_error_stays_what_it_is_and_leaves_everything_as_it_was(tmp_path, con
         writing(context, tmp_path / "result", "half", error)
     assert tree(tmp_path) == before
     assert [p.name for p in tmp_path.iterdir()] == ["result"] * exists_before
-
-
-KILLED_WRITER = """
-import sys, time
-from pathlib import Path
-from minbert.files import atomic_file, atomic_folder
-path = Path(sys.argv[1])
-with {context}(path) as temporary:
-    with ({target}).open("w") as file:
-        file.write("half")
-        file.flush()
-        print("writing", flush=True)
-        time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize("context, target", [("atomic_file", "temporary"), ("atomic_folder", 'temporary / "inner"')])
-def test_a_kill_leaves_the_old_file_under_the_final_name(tmp_path, context, target):
-    path = tmp_path / "result"
-    path.write_text("old")
-    code = KILLED_WRITER.format(context=context, target=target)
-    environment = os.environ | {"PYTHONPATH": str(Path(minbert.__file__).parents[1])}
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout.readline() == "writing\n"
-        process.send_signal(signal.SIGKILL)
-    assert path.read_text() == "old"
 
 
 def test_permissions_follow_the_umask(tmp_path):

@@ -8,7 +8,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from minbert import BertConfig, BertModel, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
-from tests.minbert.equivalence import assert_equal, composed_sentences, random_reference, random_sentences, transfer
+from tests.minbert.references import assert_equal, composed_sentences, random_reference, random_sentences, transfer
 
 SHAPES = {  # family, layers, width, heads, intermediate, positions, token types
     ("bert", 1, 32, 2, 64, 64, 2): (1, 2, 3, 17, 40, 41, 64),
@@ -51,7 +51,7 @@ def test_initialisation_follows_the_config():
             assert parameter.std().item() == pytest.approx(0.05, rel=0.05), name
 
 
-def test_set_dropout_replaces_every_dropout() -> None:
+def test_set_dropout_replaces_every_dropout():
     torch.manual_seed(0)
     model = BertModel(BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)).train()
     ids = torch.arange(1, 13).view(2, 6)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from minbert import BertConfig, BertModel, PackedBatch
 from minbert.packing import collect, fill_grids
-from tests.minbert.equivalence import random_sentences, run_packed, run_padded
+from tests.minbert.references import random_sentences, run_packed, run_padded
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40)
 LIMIT = 1e-5

@@ -2,7 +2,6 @@
 
 import logging
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from transformers import AutoModel
 from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
-from tests.minbert.equivalence import random_sentences, run_packed, run_padded
+from tests.minbert.references import random_sentences, run_packed, run_padded
 
 BERT = BertConfig(
     vocab_size=50,
@@ -78,7 +77,7 @@ def assert_same_everywhere(config: BertConfig, kept: Units) -> None:
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), share=st.floats(0, 1))
-def test_removed_masked_and_silenced_units_give_the_same_on_both_paths(seed: int, share: float) -> None:
+def test_removed_masked_and_silenced_units_give_the_same_on_both_paths(seed, share):
     torch.manual_seed(seed)
     kept = Units.full(BERT, share).map(lambda shares: torch.bernoulli(shares).bool())
     for heads in kept.heads:
@@ -88,11 +87,11 @@ def test_removed_masked_and_silenced_units_give_the_same_on_both_paths(seed: int
 
 @pytest.mark.parametrize("config", [BERT, ROBERTA], ids=lambda config: config.model_type)
 @pytest.mark.parametrize("kept", AWKWARD.values(), ids=AWKWARD)
-def test_extremes_give_the_same_too(config: BertConfig, kept: Units) -> None:
+def test_extremes_give_the_same_too(config, kept):
     assert_same_everywhere(config, kept)
 
 
-def test_masks_matter_and_go_away_and_the_whole_encoder_stays_as_it_is() -> None:
+def test_masks_matter_and_go_away_and_the_whole_encoder_stays_as_it_is():
     encoder, kept = model(), AWKWARD["heads only"]
     before = packed(encoder)
     with masked(encoder, kept.map(torch.Tensor.float)):
@@ -103,7 +102,7 @@ def test_masks_matter_and_go_away_and_the_whole_encoder_stays_as_it_is() -> None
     assert torch.equal(packed(encoder), before)
 
 
-def test_a_pruned_encoder_can_be_pruned_again() -> None:
+def test_a_pruned_encoder_can_be_pruned_again():
     once = without_units(model(), AWKWARD["one layer without neurons"])
     kept = units([[1, 0], [0, 1, 1, 1], [1]], [[0, 1] * 10, [], [1] * 10])
     twice = without_units(once, kept)
@@ -113,7 +112,7 @@ def test_a_pruned_encoder_can_be_pruned_again() -> None:
 
 
 @pytest.mark.parametrize("kept", AWKWARD.values(), ids=AWKWARD)
-def test_round_trip_through_a_folder(kept: Units, tmp_path: Path) -> None:
+def test_round_trip_through_a_folder(kept, tmp_path):
     smaller = without_units(model(), kept)
     smaller.save(tmp_path)
     with warnings.catch_warnings():
@@ -124,14 +123,14 @@ def test_round_trip_through_a_folder(kept: Units, tmp_path: Path) -> None:
     assert torch.equal(packed(read), packed(smaller))
 
 
-def test_transformers_refuses_a_pruned_encoder(tmp_path: Path) -> None:
+def test_transformers_refuses_a_pruned_encoder(tmp_path):
     without_units(model(), AWKWARD["one layer without neurons"]).save(tmp_path)
     logging.getLogger("transformers").setLevel(logging.ERROR)
     with pytest.raises(RuntimeError):  # it must not load other weights silently
         AutoModel.from_pretrained(tmp_path)
 
 
-def test_a_layer_without_neurons_works_in_bf16() -> None:
+def test_a_layer_without_neurons_works_in_bf16():
     smaller = without_units(model(), AWKWARD["one head in each layer, no neurons at all"])
     with torch.autocast("cpu", torch.bfloat16):
         low = packed(smaller)

@@ -1,9 +1,6 @@
 """Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains."""
 
-import csv
 import json
-import os
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +14,18 @@ from tokenizers.processors import RobertaProcessing
 from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
 
 from minbert import load_tokenizer
+from minbert.config import BertConfig
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
+from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
+from minbert.train_vocabulary import train_tokenizer
 from tests.conftest import SPECIALS, word_piece
-from tests.minbert.equivalence import composed_sentences
+from tests.minbert.references import composed_sentences
 
-SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
+# Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains.
+
+
 VARIED = [
     "",
     " ",
@@ -162,17 +164,6 @@ def test_padded_and_packed_forms_hold_the_encodings(ours):
     assert ours([]).input_ids.shape == (0, 0)
 
 
-def test_a_cased_vocabulary_follows_its_settings(tmp_path):
-    copy_files(tmp_path, "config.json", "vocab.txt")
-    uncased = load_tokenizer(str(tmp_path))
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
-    cased = load_tokenizer(str(tmp_path))
-    texts = ["Dog café", "dog"]
-    assert [ids.tolist() for ids in cased.encode(texts)] == their_ids(AutoTokenizer.from_pretrained(tmp_path), texts)
-    assert cased.encode(texts)[0].tolist() != uncased.encode(texts)[0].tolist()
-    assert cased.fingerprint() != uncased.fingerprint()
-
-
 def test_a_token_may_be_an_unusual_line_separator(tmp_path):
     copy_files(tmp_path, "config.json")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "\x85", "\x0c", "b"]
@@ -209,22 +200,6 @@ def test_the_courses_preprocessing_changes_no_ids(ours, words):
     assert ours.encode([sentence])[0].tolist() == ours.encode([as_the_course_does(sentence)])[0].tolist()
 
 
-@pytest.mark.skipif(SHARED_DATA is None, reason="MINBERT_SHARED_DATA names no folder of real data")
-def test_every_sentence_of_the_real_data(ours, theirs):
-    sentences = []
-    for path in sorted(Path(SHARED_DATA, "cs224n").glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t"):
-                sentences += [row[column] for column in ("sentence", "sentence1", "sentence2") if row.get(column)]
-    assert sentences
-    plain = [ids.tolist() for ids in ours.encode(sentences)]
-    assert plain == their_ids(theirs, sentences)
-    prepared = [ids.tolist() for ids in ours.encode([as_the_course_does(sentence) for sentence in sentences])]
-    changed = [s for s, x, y in zip(sentences, plain, prepared, strict=True) if x != y]
-    # Python's lower() knows the final form of the Greek sigma, BERT's normaliser does not.
-    assert [sentence for sentence in changed if not re.search(r"Σ\b", sentence)] == []
-
-
 def test_of_a_huge_text_only_the_first_characters_are_split(monkeypatch):
     tokenizer = load_tokenizer(BUNDLED)
     expected, backend, read = tokenizer.encode(["word " * 600])[0].tolist(), tokenizer.backend, []
@@ -240,3 +215,77 @@ def test_of_a_huge_text_only_the_first_characters_are_split(monkeypatch):
     found = tokenizer.encode(["word " * 28_000, *["word " * 1500] * 5])
     assert [ids.tolist() for ids in found] == [expected] * 6
     assert read == [[10_000, 7500, 7500, 7500, 7500], [7500]]
+
+
+# The same sentences give the same vocabulary, and transformers reads the tokenizer as we do.
+
+
+SIZE = 500
+
+
+@pytest.fixture(scope="module")
+def sentences(sample_data: Path) -> list[str]:
+    lines = (sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:400]
+    return [*lines, "Zoë paid £5, naïvely.", "Zoë paid £5, naïvely!"]
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def tokenizer(family: str, sentences: list[str]) -> Tokenizer:
+    return train_tokenizer(family, sentences, SIZE, 64)
+
+
+def test_the_same_sentences_give_the_same_vocabulary_and_others_another(family, tokenizer, sentences):
+    for _ in range(3):  # the library's maps have a different order every time
+        assert train_tokenizer(family, sentences, SIZE, 64).fingerprint() == tokenizer.fingerprint()
+    assert train_tokenizer(family, sentences[:100], SIZE, 64).fingerprint() != tokenizer.fingerprint()
+
+
+def test_frequent_words_are_whole_and_the_size_is_kept(family, tokenizer, sentences):
+    assert tokenizer.vocabulary_size == SIZE
+    least = train_tokenizer(family, ["ab ab abc."], 1, 64)  # the alphabet is never left out
+    assert least.vocabulary_size == (5 + 256 if family == "roberta" else 5 + len(["a", "b", "c", ".", "##b", "##c"]))
+    assert " the" in tokenizer.backend.decode(tokenizer.encode(["In the end"])[0])
+    assert len(tokenizer.encode(["In the"])[0]) == 4
+    few = train_tokenizer("bert", ["one two two"], SIZE, 64)
+    assert few.vocabulary_size < 40
+    assert few.encode(["two"])[0].tolist()[1:-1] == [few.backend.token_to_id("two")]
+    assert len(few.encode(["one"])[0]) == 5  # a word that occurs once has no entry
+
+
+def test_no_sentence_that_was_learned_from_has_an_unknown_word(sentences):
+    tokenizer = train_tokenizer("bert", [*sentences, "naïve 中文"], 150, 64)
+    unknown = tokenizer.backend.token_to_id("[UNK]")
+    assert not any(unknown in ids for ids in tokenizer.encode([*sentences, "naive", "中文"]))
+    assert unknown in tokenizer.encode(["日本"])[0]
+
+
+def test_a_mask_stands_for_a_word_with_its_space_as_in_roberta(sentences):
+    byte_pairs = train_tokenizer("roberta", sentences[:50], 300, 256)
+    with_word, masked = (byte_pairs.encode([f"The {word} is"])[0] for word in ("the", "<mask>"))
+    assert masked.tolist() == [byte_pairs.mask_token_id if place == 2 else i for place, i in enumerate(with_word)]
+
+
+def test_transformers_reads_the_same_tokenizer(family, tokenizer, sentences, tmp_path):
+    config = BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=64)
+    BertModel(config.of_family(family, SIZE)).save(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
+    texts = [*sentences[:50], "", "ÉCOLE 中文 ##a", " two  spaces "]
+    assert [ids.tolist() for ids in tokenizer.encode(texts)] == theirs(texts)["input_ids"]
+    first, second = [text[:20] for text in texts[:5]], [text[:20] for text in texts[5:10]]
+    ids, types = tokenizer.encode_pairs(first, second)
+    pairs = theirs(first, second)
+    assert [row.tolist() for row in ids] == pairs["input_ids"]
+    assert ("token_type_ids" in pairs) == (family == "bert")
+    assert [row.tolist() for row in types] == pairs.get("token_type_ids", [[0] * len(row) for row in ids])
+    assert theirs.decode(theirs("the paint")["input_ids"], skip_special_tokens=True) == "the paint"
+    assert (theirs.bos_token, theirs.eos_token) == ((None, None) if family == "bert" else ("<s>", "</s>"))
+    assert (theirs.pad_token_id, theirs.mask_token_id) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
+    assert theirs.model_max_length == 64
+    assert load_tokenizer(str(tmp_path / "model")).fingerprint() == tokenizer.fingerprint()
+    assert config.of_family(family, SIZE).pad_token_id == tokenizer.pad_token_id

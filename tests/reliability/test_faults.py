@@ -40,7 +40,7 @@ def test_a_fault_ends_in_one_line_and_the_same_command_goes_on(trials, kind):
         ("whole", (1, "", ""), "expected a line that names a file"),
     ],
 )
-def test_problems_are_seen(trials, monkeypatch, text: str, ended: Ended, problem: str | None):
+def test_problems_are_seen(trials, monkeypatch, text, ended, problem):
     def work() -> Ended:
         Path("result").write_text(text)
         return ended

@@ -29,14 +29,7 @@ from multitask.experiments import table_results as run_results
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 ROWS = {"train": 16, "dev": 12, "test-student": 6}
-NO_RESULTS = (
-    "runs/.",
-    "runs/logs/",
-    "cache/",
-    "report/index.html",
-    "report/report.md",
-    "report/results.",
-)
+NO_RESULTS = ("runs/.", "runs/logs/", "cache/", "report/index.html", "report/report.md", "report/results.")
 """Beginnings of paths that hold measured seconds or come from several processes."""
 
 Ended = tuple[int, str, str]

@@ -1,11 +1,19 @@
-"""Devices that are not there are refused in one line; states of random generators are restored."""
+"""Devices and processors: what is there, its name, and the states of its random generators."""
+
+import os
+import platform
+from pathlib import Path
 
 import pytest
 import torch
 
 from minbert.errors import InputError
 from multitask.base import distributed
+from multitask.base import keys as machine
 from multitask.base.device import generator_states, restore_generators, start
+from multitask.base.keys import machine_name, processor
+
+# Devices that are not there are refused in one line; states of random generators are restored.
 
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has MPS")
@@ -38,3 +46,40 @@ def test_restored_generators_draw_the_same_numbers():
     drawn = torch.rand(3)
     restore_generators(states)
     assert torch.equal(torch.rand(3), drawn)
+
+
+# The name of the machine that runs and benchmarks note.
+
+
+def test_a_processor_is_named_as_linux_names_it_or_as_python_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(platform, "processor", lambda: "what Python knows")
+    assert processor() == machine_name("mps") == "what Python knows"
+    (tmp_path / "cpuinfo").write_text("vendor_id\t: A\n", encoding="utf-8")
+    assert processor() == "what Python knows"
+    named = "vendor_id\t: A\nmodel name\t: One @ 2 GHz: fast\nmodel name\t: Other\n"
+    (tmp_path / "cpuinfo").write_text(named, encoding="utf-8")
+    assert processor() == "One @ 2 GHz: fast"
+
+
+def test_a_gpu_that_computes_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A GPU")
+    assert machine_name("cuda") == "A GPU"
+
+
+# Settings of oneDNN can take instructions away that the processor has.
+
+
+def look(path: Path) -> None:
+    """What a process without the instructions finds; oneDNN reads its setting when it is first used."""
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"
+    path.write_text(start("cpu", "auto").precision)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the setting is for x86")
+def test_auto_is_fp32_where_instructions_are_hidden(processes, tmp_path):
+    process = processes.Process(target=look, args=(tmp_path / "found",))
+    process.start()
+    process.join()
+    assert (tmp_path / "found").read_text() == "fp32"

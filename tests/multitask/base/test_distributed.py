@@ -1,16 +1,26 @@
-"""What ranks gather and add up, with threads for processes; test_ranks.py starts processes."""
+"""What ranks gather and add up, with threads for processes; locks of files. test_ranks.py starts processes."""
 
+import errno
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier, local
 from typing import Any
 
+import filelock
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from minbert.errors import InputError
 from multitask.base import distributed
+from multitask.base.locks import exclusive
 from multitask.cli.main import main
+
+# What ranks gather and add up, with threads for processes; test_ranks.py starts processes.
+
 
 RANKS = 3
 
@@ -62,7 +72,7 @@ def mixed(rows: Tensor, columns: Tensor, total: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("rows", range(1, 8))
-def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows, monkeypatch):
     threads = Threads()
 
     def together(rank: int) -> tuple[Tensor, Tensor]:
@@ -89,9 +99,59 @@ def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows: int, monke
         torch.testing.assert_close(of_rank, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_other_commands_are_refused_under_torchrun(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_commands_are_refused_under_torchrun(monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
     assert main(["data", "check", "data/sample"]) == 2
     assert "torchrun is for distil, finetune, fuse, mlm and pretrain" in capsys.readouterr().err
+
+
+# Locks of files: one holder at a time, nothing is written through a link, and no lock is said in one line.
+
+
+def test_a_lock_changes_no_file_and_is_no_link(tmp_path):
+    (letter := tmp_path / "letter").write_text("dear all")
+    (tmp_path / "lock").symlink_to(letter)
+    with pytest.raises(InputError, match=f"{tmp_path / 'lock'}: a link"), exclusive(tmp_path / "lock", ""):
+        pass
+    with exclusive(letter, ""):
+        pass
+    assert letter.read_text() == "dear all"
+
+
+def test_who_waits_says_so_once_and_goes_on_when_the_holder_has_ended(tmp_path, caplog):
+    order = []
+
+    def second() -> None:
+        with exclusive(tmp_path / "lock", "waiting for it"):
+            order.append("second")
+
+    with exclusive(tmp_path / "lock", ""):
+        (thread := threading.Thread(target=second)).start()
+        thread.join(0.5)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert caplog.messages == ["waiting for it"]
+
+
+def hold_and_die(path: Path) -> None:
+    with exclusive(path, ""):
+        os._exit(9)
+
+
+def test_a_process_that_dies_releases_its_locks(tmp_path, caplog):
+    if (process := os.fork()) == 0:
+        hold_and_die(tmp_path / "lock")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
+    with exclusive(tmp_path / "lock", "waiting for it"):
+        assert not caplog.messages
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_without_locks_of_the_file_system_work_goes_on_with_a_warning(tmp_path, monkeypatch, caplog, number):
+    def none(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(filelock.FileLock, "_acquire", none)
+    with exclusive(tmp_path / "lock", ""):
+        assert f"{tmp_path / 'lock'}: the file system has no locks" in caplog.text

@@ -1,17 +1,25 @@
-"""Each use of random numbers has its own stream, by a name that stands once in the code."""
+"""Each use of random numbers has its own stream, by a name that stands once in the code; bars of progress."""
 
 import ast
+import io
+import sys
 from collections import Counter
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from multitask.base import progress
+from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator, torch_seed
 from tests.conftest import ROOT
+
+# Each use of random numbers has its own stream, by a name that stands once in the code.
+
 
 FILES = [path for package in ("minbert", "multitask", "studies") for path in sorted((ROOT / package).rglob("*.py"))]
 STREAMS = [
@@ -75,3 +83,30 @@ def test_streams_are_fixed_and_differ_in_every_part_of_their_key():
 @given(st.integers(0, 2**63 - 1), st.text(max_size=5), st.lists(st.integers() | st.text(max_size=3), max_size=3))
 def test_any_key_makes_a_stream(seed, use, keys):
     assert 0 <= torch_seed(seed, use, *keys) < 2**63
+
+
+# How many rows are done: a bar on a terminal, and nothing of what ends soon. Tests of what computes rows see lines.
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "total"), [(0.0, None), (0.0, 30_000), (60.0, 30_000)])
+def test_a_terminal_has_a_bar_of_what_takes_long(seconds, total, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", seconds)
+    with RowsDone(total, passes=2) as shown:
+        for _ in range(4):
+            shown.add(15_000)
+    last = sys.stderr.getvalue().strip().rpartition("\r")[2]
+    if seconds:
+        assert last == ""
+    elif total is None:
+        assert last.startswith("30,000 rows, ")
+    else:
+        assert last.startswith("30,000 of 30,000 rows, ")
+        assert last.endswith(("|##########|", "|██████████|"))
+    assert caplog.messages == []

@@ -121,7 +121,7 @@ def fail() -> None:
     raise InputError("the first rank's own")
 
 
-def test_all_ranks_hear_what_the_first_computes_or_its_error(launch: Launch, tmp_path: Path) -> None:
+def test_all_ranks_hear_what_the_first_computes_or_its_error(launch, tmp_path):
     ranks = launch(tell, tmp_path, ranks=3)
     assert ranks.join() == [0, 0, 0], ranks.log(0)
     for rank in range(3):
@@ -167,10 +167,7 @@ CASES: dict[str, tuple[Callable[..., Run], Any]] = {
     "duplicates": (pretrain, PRETRAIN),
     "triplets in chunks": (pretrain, replace(PRETRAIN, sources=("nli",), chunk=2)),
     "labelled pairs": (pretrain, replace(PRETRAIN, sources=("quora",))),
-    "uniformity": (
-        pretrain,
-        replace(PRETRAIN, sources=("similarity",), objective=ObjectiveConfig("align_uniform")),
-    ),
+    "uniformity": (pretrain, replace(PRETRAIN, sources=("similarity",), objective=ObjectiveConfig("align_uniform"))),
     "masked beside": (pretrain, replace(PRETRAIN, sources=("nli",), mlm_weight=0.3)),
     "masked": (mlm, MlmConfig(batch_size=12, dev_share=0.0)),
     "fusion": (fuse, replace(FUSE, finetune=replace(FUSE.finetune, heads=HeadsConfig(dropout=0.0)))),
@@ -232,7 +229,7 @@ def steps(launch: Launch, still: Path, data: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_ranks_find_what_one_process_finds(steps: SimpleNamespace, case: str) -> None:
+def test_two_ranks_find_what_one_process_finds(steps, case):
     if case == "duplicates":
         assert steps.one[case][0]["watched"]["unlabelled duplicates"] > 0.2
     for ranks in steps.two:
@@ -244,7 +241,7 @@ def test_two_ranks_find_what_one_process_finds(steps: SimpleNamespace, case: str
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_ranks_agree_to_the_bit(steps: SimpleNamespace, case: str) -> None:
+def test_the_ranks_agree_to_the_bit(steps, case):
     for first, second in zip(steps.two[0][case], steps.two[1][case], strict=True):
         torch.testing.assert_close(first, second, rtol=0, atol=0)
 
@@ -292,9 +289,7 @@ def undisturbed(launch: Launch, tiny_encoder: Path, data: Path, tmp_path_factory
     return runs
 
 
-def test_stopped_and_killed_ranks_end_as_if_undisturbed(
-    launch: Launch, undisturbed: Path, tiny_encoder: Path, data: Path, tmp_path: Path
-) -> None:
+def test_stopped_and_killed_ranks_end_as_if_undisturbed(launch, undisturbed, tiny_encoder, data, tmp_path):
     def begin(until: int) -> Ranks:
         ranks = launch(main, arguments(tiny_encoder, data, tmp_path))
         while saved(tmp_path)["step"] < until and all(process.is_alive() for process in ranks.processes):
@@ -317,7 +312,7 @@ def test_stopped_and_killed_ranks_end_as_if_undisturbed(
     assert result(tmp_path) == result(undisturbed)
 
 
-def test_torchrun_starts_such_ranks_and_they_find_it_done(undisturbed: Path, tiny_encoder: Path, data: Path) -> None:
+def test_torchrun_starts_such_ranks_and_they_find_it_done(undisturbed, tiny_encoder, data):
     before = result(undisturbed)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command = [*launcher, "multitask", *arguments(tiny_encoder, data, undisturbed)]
@@ -331,9 +326,7 @@ def test_torchrun_starts_such_ranks_and_they_find_it_done(undisturbed: Path, tin
     assert json.loads((folder / "inputs.json").read_text())["ranks"] == "2"  # its bits differ from those of one process
 
 
-def test_a_single_process_reads_the_same_and_knows_of_no_ranks(
-    undisturbed: Path, tiny_encoder: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_single_process_reads_the_same_and_knows_of_no_ranks(undisturbed, tiny_encoder, data, tmp_path, capsys):
     assert main(arguments(tiny_encoder, data, tmp_path, "--epochs", "1")) == 0
     capsys.readouterr()
     (alone,), (together,) = tmp_path.glob("finetune-*"), undisturbed.glob("finetune-*")
@@ -343,9 +336,7 @@ def test_a_single_process_reads_the_same_and_knows_of_no_ranks(
     assert sha256_of_file(alone / RECORD) == sha256_of_file(together / RECORD)  # the sentences of all ranks
 
 
-def test_what_is_not_finite_stops_all_ranks_with_the_same_words(
-    launch: Launch, tiny_encoder: Path, data: Path, tmp_path: Path
-) -> None:
+def test_what_is_not_finite_stops_all_ranks_with_the_same_words(launch, tiny_encoder, data, tmp_path):
     ranks = launch(main, arguments(tiny_encoder, data, tmp_path, "--learning-rate", "1e30"))
     assert ranks.join() == [1, 1]
     errors = [[line for line in ranks.log(rank).splitlines() if line.startswith("error")] for rank in range(2)]
@@ -362,7 +353,7 @@ def train_on_own_data(start: Path, data: Path, runs: Path) -> int:
     return main(arguments(start, data, runs))
 
 
-def test_ranks_with_other_data_are_refused(launch: Launch, tiny_encoder: Path, data: Path, tmp_path: Path) -> None:
+def test_ranks_with_other_data_are_refused(launch, tiny_encoder, data, tmp_path):
     ranks = launch(train_on_own_data, tiny_encoder, data, tmp_path)
     assert ranks.join() == [2, 2]
     for rank in range(2):

@@ -1,8 +1,10 @@
 """The probe finds the components that each loss has in closed form, on random and on awkward batches alike."""
 
+import json
 import math
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe
+from multitask.base.random_streams import generator
+from multitask.cli.main import main
+from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe, probe_checkpoint, similar_pairs
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, build_objective, unit
 
 from ..objectives.batches import (
@@ -22,6 +27,9 @@ from ..objectives.batches import (
     some_false_negatives,
     value_and_gradient,
 )
+
+# The probe finds the components that each loss has in closed form, on random and on awkward batches alike.
+
 
 POSITIVES_ONLY = [objective for objective in ALL_OBJECTIVES if objective.takes_labels == "none"]
 MANY_PAIRS = random_batch(4, pairs=12, dim=5, noise=0.5)  # more sentences than dimensions
@@ -63,7 +71,7 @@ def exponentials(batch: Batch, temperature: float, angle: float) -> tuple[np.nda
     [*product(["infonce", "mnrl", "arccon", "dcl"], BATCHES), *(("infonce", batch) for batch in ADVERSARIAL)],
     ids=str,
 )
-def test_cross_entropies(name: str, batch: Batch, temperature: float) -> None:
+def test_cross_entropies(name, batch, temperature):
     """Coefficients are known even where the vectors that they belong to cancel out or coincide."""
     angle = 0.2 if name == "arccon" else 0.0
     scale = {"scale": 1 / temperature} if name == "mnrl" else {"temperature": temperature}
@@ -78,7 +86,7 @@ def test_cross_entropies(name: str, batch: Batch, temperature: float) -> None:
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 @pytest.mark.parametrize("margin", [0.05, 0.6])
 @pytest.mark.parametrize("name", ["mpt", "met", "mat"])
-def test_margin_losses(name: str, margin: float, batch: Batch) -> None:
+def test_margin_losses(name, margin, batch):
     objective = build_objective(name, margin=margin)
     seen = found(objective, batch)
     cosine, positive, hardest = angles(batch)
@@ -103,7 +111,7 @@ def test_margin_losses(name: str, margin: float, batch: Batch) -> None:
     assert seen.ratio[~torch.from_numpy(learning)].isnan().all()
 
 
-def test_the_gradient_paradigm_has_the_components_it_is_given() -> None:
+def test_the_gradient_paradigm_has_the_components_it_is_given():
     ratio = 1.5
     cosine, positive, hardest = angles(MANY_PAIRS)
     rows = positive - cosine[np.arange(12), hardest]
@@ -121,7 +129,7 @@ def test_the_gradient_paradigm_has_the_components_it_is_given() -> None:
 
 
 @pytest.mark.parametrize("name", ["mhe", "mhs", "vicreg", "barlow_twins"])
-def test_gates_of_the_modified_losses_show_as_dissipation(name: str) -> None:
+def test_gates_of_the_modified_losses_show_as_dissipation(name):
     u = unit(MANY_PAIRS.anchors).numpy()
     nearest = np.where(np.eye(12, dtype=bool), -9, u @ u.T).max(1)
     values = np.unique(nearest.round(9))  # two that are nearest to each other have the same value, but for rounding
@@ -134,7 +142,7 @@ def test_gates_of_the_modified_losses_show_as_dissipation(name: str) -> None:
 
 
 @pytest.mark.parametrize("objective", POSITIVES_ONLY, ids=str)
-def test_every_objective_on_every_batch(objective: Objective) -> None:
+def test_every_objective_on_every_batch(objective):
     single_dimensions = objective.name == "barlow_twins" and objective.ratio is None
     for batch in (MANY_PAIRS, NEAR, *AWKWARD_BATCHES):
         seen = found(objective, batch)
@@ -147,11 +155,11 @@ def test_every_objective_on_every_batch(objective: Objective) -> None:
             assert found(objective, batch, hard_negatives=hard).residual < 1e-9
 
 
-def test_plain_barlow_twins_leaves_a_residual() -> None:
+def test_plain_barlow_twins_leaves_a_residual():
     assert found(build_objective("barlow_twins"), random_batch(5, pairs=6, dim=20)).residual > 0.01
 
 
-def test_norms_of_the_parts_against_a_loop() -> None:
+def test_norms_of_the_parts_against_a_loop():
     batch = NEAR
     seen = found(build_objective("infonce"), batch)
     u, v = unit(batch.anchors).numpy(), unit(batch.positives).numpy()
@@ -170,7 +178,7 @@ def test_norms_of_the_parts_against_a_loop() -> None:
         assert seen.closer[i].item() == (np.linalg.norm(moved - v[i]) < np.linalg.norm(u[i] - v[i]))
 
 
-def test_the_distance_gap_is_between_mean_angles() -> None:
+def test_the_distance_gap_is_between_mean_angles():
     cosine, positive, _ = angles(MANY_PAIRS)
     theta = np.arccos(cosine)
     expected = theta[~np.eye(12, dtype=bool)].mean() - np.arccos(positive).mean()
@@ -181,7 +189,7 @@ def test_the_distance_gap_is_between_mean_angles() -> None:
     assert masked == pytest.approx(expected)
 
 
-def test_hard_negatives_are_further_columns() -> None:
+def test_hard_negatives_are_further_columns():
     batch, hard = RANDOM_BATCHES[0], random_batch(9, pairs=4).anchors
     false_hard = torch.zeros(6, 4, dtype=torch.bool)
     false_hard[0, 1] = True
@@ -203,7 +211,7 @@ def test_hard_negatives_are_further_columns() -> None:
     ("name", "others"),
     [("infonce", "positives"), ("met", "positives"), ("mhe", "anchors"), ("align_uniform", "anchors")],
 )
-def test_coefficients_are_those_of_a_least_squares_fit_where_it_has_one_solution(name: str, others: str) -> None:
+def test_coefficients_are_those_of_a_least_squares_fit_where_it_has_one_solution(name, others):
     """A gradient in 20 dimensions is a combination of the 6 sentences that the loss compares with an anchor."""
     batch = random_batch(5, pairs=6, dim=20)
     objective = build_objective(name)
@@ -223,7 +231,7 @@ def test_coefficients_are_those_of_a_least_squares_fit_where_it_has_one_solution
         close(seen.ratio[i], -fit[i] / beta.sum())
 
 
-def test_losses_of_others() -> None:
+def test_losses_of_others():
     """A user's InfoNCE has the weights and ratio of ours; its dissipation is relative to that of mismatched pairs."""
     batch = random_batch(5, pairs=6, dim=20)
 
@@ -239,7 +247,7 @@ def test_losses_of_others() -> None:
     torch.testing.assert_close(own.dissipation, named.dissipation / mismatched)
 
 
-def test_a_constant_loss_has_no_gradient() -> None:
+def test_a_constant_loss_has_no_gradient():
     seen = probe(lambda u, v: u.detach().sum() + v.sum(), MANY_PAIRS.anchors, MANY_PAIRS.positives)
     assert not seen.dissipation.any()
     assert seen.summary()["dissipated anchors"] == 1
@@ -248,7 +256,7 @@ def test_a_constant_loss_has_no_gradient() -> None:
 
 @pytest.mark.parametrize("name", ["infonce", "mpt", "vicreg"])
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
-def test_among_embeddings_with_one_direction_none_is_the_hardest(name: str, noise: float) -> None:
+def test_among_embeddings_with_one_direction_none_is_the_hardest(name, noise):
     """Up to rounding, as of an encoder that has collapsed; the shares that do not depend on directions stay."""
     draws = torch.Generator().manual_seed(0)
     both = torch.randn(384, generator=draws) * (1 + noise * torch.randn(2, 8, 384, generator=draws))
@@ -261,7 +269,7 @@ def test_among_embeddings_with_one_direction_none_is_the_hardest(name: str, nois
     assert apart.hardest_push.isfinite().all()
 
 
-def test_the_summary_leaves_dissipated_anchors_out_of_the_ratio() -> None:
+def test_the_summary_leaves_dissipated_anchors_out_of_the_ratio():
     seen = found(build_objective("met", margin=0.2), MANY_PAIRS)
     kept = seen.dissipation > 0
     assert 0 < kept.sum() < 12
@@ -272,9 +280,91 @@ def test_the_summary_leaves_dissipated_anchors_out_of_the_ratio() -> None:
     assert summary["closer to positive"] == pytest.approx(seen.closer[kept].double().mean().item())
 
 
-def test_what_cannot_be_probed() -> None:
+def test_what_cannot_be_probed():
     u = MANY_PAIRS.anchors
     with pytest.raises(InputError, match="cosine learns from labels"):
         probe(build_objective("cosine"), u, u)
     with pytest.raises(InputError, match=r"shapes \[12, 5\] and \[11, 5\]"):
         probe(build_objective("infonce"), u, u[1:])
+
+
+# Probing a saved model: which texts meet in a batch, and what the command prints and writes.
+
+
+OBJECTIVE = build_objective("met")
+SENTENCES = [f"a band of {number} plays" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+
+
+def test_pairs_are_embedded_without_dropout_in_the_seeds_order(encoder):
+    columns = [SENTENCES[:10], SENTENCES[10:]]
+    found = probe_checkpoint(encoder, columns, OBJECTIVE, batch_size=4, seed=3)
+    assert len(found) == 2  # two rows are left over
+    order = generator(3, "probed sentences").permutation(10)
+    for number, components in enumerate(found):
+        rows = order[4 * number : 4 * number + 4]
+        views = [torch.from_numpy(encoder.encode([column[row] for row in rows])) for column in columns]
+        torch.testing.assert_close(components.weights, probe(OBJECTIVE, *views).weights, equal_nan=True)
+
+
+def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder):
+    encoder.model.eval()
+    state = torch.get_rng_state()
+    objective = build_objective("infonce", temperature=0.5)
+    first, again, other = (probe_checkpoint(encoder, [SENTENCES], objective, 8, 2, seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not encoder.model.training
+    assert all(torch.equal(x.dissipation, y.dissipation) for x, y in zip(first, again, strict=True))
+    assert not torch.equal(first[0].dissipation, other[0].dissipation)
+    without = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    without.model.set_dropout(0.0)
+    (identical,) = probe_checkpoint(without, [SENTENCES], objective, 20)
+    assert not identical.closer.any()  # nothing is nearer than where it is
+    assert first[0].closer.any()
+
+
+def test_texts_that_come_again_are_left_out(encoder):
+    texts = [["one", "two", "one", "three", "four"], ["uno", "due", "eins", "uno", "quattro"]]
+    kept = probe_checkpoint(encoder, texts, OBJECTIVE, batch_size=3)[0]
+    views = [torch.from_numpy(encoder.encode(column)) for column in (["one", "two", "four"], ["uno", "due", "quattro"])]
+    order = generator(0, "probed sentences").permutation(3)
+    expected = probe(OBJECTIVE, *(view[order] for view in views))
+    torch.testing.assert_close(kept.dissipation, expected.dissipation)
+    with pytest.raises(InputError, match="batch_size is 4; expected 2 to 3, the number of different texts"):
+        probe_checkpoint(encoder, texts, OBJECTIVE, batch_size=4)
+
+
+def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data):
+    first, second = similar_pairs(sample_data)
+    lines = (sample_data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
+    header = lines[0].split("\t")
+    rows = [dict(zip(header, line.split("\t"), strict=True)) for line in lines[1:]]
+    similar = [row for row in rows if float(row["similarity"]) >= 4]
+    assert 0 < len(similar) < len(rows)
+    assert first == [row["sentence1"].strip() for row in similar]
+    assert second == [row["sentence2"].strip() for row in similar]
+
+
+def test_the_command_prints_and_writes_the_batches(tiny_encoder, sample_data, tmp_path, capsys):
+    output = tmp_path / "probe.json"
+    arguments = ["--data", sample_data, "--source", "similar_pairs", "--batch-size", 8, "--batches", 2]
+    settings = ["--objective", "mpt:margin=0.5", "--output", output, "--device", "cpu", "--precision", "fp32"]
+    assert main([str(argument) for argument in ["probe", "--model", tiny_encoder, *arguments, *settings]]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    dissipation = [batch["dissipation"] for batch in json.loads(output.read_text())["batches"]]
+    assert printed[0] == "mpt(margin=0.5), 2 batches of 8"
+    (line,) = [line for line in printed if line.startswith("dissipation ")]
+    assert line.split() == ["dissipation", f"{np.mean(dissipation):.4f}", f"{np.std(dissipation):.4f}"]
+
+
+def test_layers_drop_units_in_every_precision(tiny_encoder):
+    found = {}
+    for precision in ("fp32", "bf16"):
+        encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision=precision, keep_layers=True)
+        batches = probe_checkpoint(encoder, [SENTENCES], build_objective("infonce", temperature=0.5), 10)
+        found[precision] = np.array([list(batch.summary().values()) for batch in batches])
+    np.testing.assert_allclose(found["bf16"], found["fp32"], rtol=0.1, atol=1e-12)  # the residual is rounding

@@ -166,7 +166,7 @@ def test_a_sample_of_classes_keeps_their_shares_and_ten_rows_of_each(limit):
     assert all(labels[int(t.split()[1])] == label for t, label in zip(texts, sample.labels, strict=True))
 
 
-def test_a_sample_keeps_queries_and_what_is_relevant_to_them() -> None:
+def test_a_sample_keeps_queries_and_what_is_relevant_to_them():
     data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 2 == 0) for i in range(400)], "pairs")
     sample = data.sampled(20)
     assert len(sample.queries) == 20
@@ -181,7 +181,7 @@ def test_a_sample_keeps_queries_and_what_is_relevant_to_them() -> None:
         RetrievalData.of_pairs([("one", "two", False), ("one", "one", True)], "pairs")
 
 
-def test_sets_read_duplicate_questions_and_related_sentences(tmp_path: Path) -> None:
+def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
     write_sts(tmp_path)
     rows = [
         ("how to sing", "how does one sing", 1.0),

@@ -1,4 +1,4 @@
-"""Ensembles against plain numpy: averages, greedy selection, soups, and what the stage and the command write."""
+"""Ensembles against plain numpy: averages, greedy selection, soups, thresholds, and what stage and command write."""
 
 import json
 import shutil
@@ -8,10 +8,12 @@ from pathlib import Path
 from weakref import WeakSet
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from scipy.special import expit, softmax
 from scipy.stats import pearsonr
+from sklearn.metrics import f1_score
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
@@ -29,7 +31,11 @@ from multitask.models.prediction_heads import BilinearHead
 from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
 from multitask.stages.settings import EnsembleConfig, FinetuneConfig
+from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
+
+# Ensembles against plain numpy: averages, greedy selection, soups, and what the stage and the command write.
+
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
 CPU = start("cpu", "fp32")
@@ -321,14 +327,6 @@ def test_greedy_soup_equals_its_recipe(write_model):
         torch.testing.assert_close(state[name].double(), expected, rtol=0, atol=1e-7)
 
 
-def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, tmp_path):
-    runs = [write_run(seed) for seed in (1, 2, 3)]
-    said = evaluation(build(runs, small_data, tmp_path / "runs", "greedy_soup"))
-    scores = {label: member["overall"] for label, member in said["members"].items()}
-    assert said["overall"] >= max(scores.values())
-    assert said["selected_on_dev"]
-
-
 def test_no_greedy_soup_by_errors(write_run, small_data, tmp_path, monkeypatch):
     by_error = replace(COURSE_TASKS["sentiment"], ordinal=True, metric="mae")
     monkeypatch.setitem(COURSE_TASKS, "sentiment", by_error)
@@ -423,3 +421,78 @@ def test_the_command(members, small_data, tmp_path, capsys):
     assert table[-6:] == [str(Path(folder) / "predictions" / name) for name in FILES]
     said = json.loads((Path(folder) / "evaluation.json").read_text())
     assert table[5].split()[1:] == [f"{number:.4f}" for number in (said["overall"], *said["scores"].values())]
+
+
+# Ensembles of models with thresholds and temperatures: each model is scored with its own, a soup has new ones.
+
+
+LABELS = ["a", "b", "c"]
+WORDS = ("film", "time", "board", "tea", "good", "bad", "dog", "cat")
+ROWS = [{"q": f"{WORDS[i % 8]} {WORDS[i * 5 % 7]}", "tags": [LABELS[i % 3], LABELS[i % 2]]} for i in range(30)]
+GOLD = np.array([[label in row["tags"] for label in LABELS] for row in ROWS])
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    declared = (
+        '[tasks.tags]\nkind = "multilabel"\ntext = "q"\nlabel = "tags"\ntrain = "rows.jsonl"\ndev = "rows.jsonl"\n'
+    )
+    (tmp_path / "tasks.toml").write_text(declared)
+    return tmp_path / "tasks.toml"
+
+
+def write_labelled_run(tiny_encoder: Path, labelled_runs: Path, seed: int, **tuned: object) -> Path:
+    """A member whose model has random weights and these thresholds or this temperature."""
+    inputs = {"parents": ["one"], "seed": [seed, str(tuned)]}
+    with Run.building(labelled_runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "member", {}) as member:
+        declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
+        torch.manual_seed(seed)
+        encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+        model = MultitaskModel(encoder, tokenizer, {"tags": task_of("tags", declared)}, "mean", HeadsConfig())
+        model.save(member.folder / "checkpoints" / "step-1")
+        write_json(member.folder / "best.json", {"overall": "step-1"})
+        member.finish()
+    return member.folder
+
+
+def predicted(folder: Path) -> np.ndarray:
+    """What a stored model predicts for the rows, [rows, labels]."""
+    found = MultitaskModel.load(folder, "cpu", "fp32").predict("tags", [row["q"] for row in ROWS])
+    return np.array([[label in prediction.labels for label in LABELS] for prediction in found])
+
+
+@pytest.fixture
+def labelled_runs(tiny_encoder: Path, tmp_path: Path) -> list[Path]:
+    return [
+        write_labelled_run(tiny_encoder, tmp_path / "runs", 1, thresholds=[0.999, 0.999, 0.999], temperature=5.0),
+        write_labelled_run(tiny_encoder, tmp_path / "runs", 2, thresholds=[0.4, 0.5, 0.3]),
+    ]
+
+
+def build_labelled(labelled_runs: list[Path], labelled: Path, method: str) -> Run:
+    options = RunOptions(device="cpu", precision="fp32", runs=labelled.parent / "runs")
+    return ensemble(labelled_runs, labelled, EnsembleConfig(method), options)
+
+
+def test_members_are_scored_with_their_own_thresholds(labelled_runs, labelled):
+    members = read_json(build_labelled(labelled_runs, labelled, "average").folder / "evaluation.json")["members"]
+    for member in labelled_runs:
+        folder = Run(member).model_folder()
+        expected = f1_score(GOLD, predicted(folder), average="macro", zero_division=0)
+        assert members[str(folder)]["scores"]["tags"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
+def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs, labelled, method):
+    artefact = build_labelled(labelled_runs, labelled, method)
+    found = predicted(artefact.folder)
+    written = pandas.read_csv(artefact.folder / "predictions" / "tags-dev-output.csv", keep_default_na=False)
+    assert list(written["tags"]) == [
+        "|".join(label for label, there in zip(LABELS, row, strict=True) if there) for row in found
+    ]
+    expected = f1_score(GOLD, found, average="macro", zero_division=0)
+    assert read_json(artefact.folder / "evaluation.json")["overall"] == pytest.approx(expected)
+    task = MultitaskModel.load(artefact.folder).tasks["tags"]
+    assert max(task.thresholds) < 0.999
+    assert task.temperature != 5.0

@@ -1,9 +1,11 @@
-"""What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall."""
+"""What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; regularisation."""
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,24 @@ import pytest
 import torch
 
 from minbert.files import read_json
+from multitask.base.device import Runtime
+from multitask.base.runs import Weights
 from multitask.models.settings import HeadsConfig
-from multitask.stages.finetune import finetune
+from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.training_run import StartModel
+from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.optimizer import Optimizer, build_adamw
+from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
+from tests.multitask.training.schedulers.toy import needs, tasks_of
+
+# What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall.
+
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 AVERAGED = OptimizerConfig(learning_rate=1e-3, ema_decay=0.7, layer_decay=0.5)
@@ -29,7 +40,7 @@ PRETRAIN = PretrainConfig(batch_size=8, epochs=2, optimizer=FAST)
 FUSE = FuseConfig(replace(SUPERVISED, epochs=2, batch_size=6, train_limit=16, optimizer=FAST))
 CASES: dict[str, tuple[Any, Any]] = {
     "finetune": (finetune, replace(FINETUNE, optimizer=AVERAGED, regularisation=BOTH, batch_size=6, train_limit=16)),
-    "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=3, chunk=3, mlm_weight=0.1, probe_every=3)),
+    "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=3, chunk=3, mlm_weight=0.1, probe_every=3, train_limit=24)),
     "mlm": (mlm, MlmConfig(batch_size=8, epochs=2, dev_share=0.2, evaluate_every=3, optimizer=FAST)),
     "fuse": (fuse, FUSE),
 }
@@ -82,7 +93,8 @@ def test_a_run_is_found_with_any_threads_and_goes_on_with_its_own(run, monkeypat
     """Ctrl-C, and the same command again with another number of threads."""
     used, step, before = [], Optimizer.step, torch.get_num_threads()
     caplog.set_level(logging.INFO)
-    whole = run(finetune, FINETUNE, folder="whole", threads=2)
+    config = replace(FINETUNE, tasks=("sentiment",), epochs=1, train_limit=36)
+    whole = run(finetune, config, folder="whole", threads=2)
 
     def cut(self: Optimizer, number: int) -> None:
         used.append(torch.get_num_threads())
@@ -93,8 +105,8 @@ def test_a_run_is_found_with_any_threads_and_goes_on_with_its_own(run, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(Optimizer, "step", cut)
         with pytest.raises(Cut):
-            run(finetune, FINETUNE, folder="cut", threads=2, save_every=0.0)
-        resumed = run(finetune, FINETUNE, folder="cut", threads=1)
+            run(finetune, config, folder="cut", threads=2, save_every=0.0)
+        resumed = run(finetune, config, folder="cut", threads=1)
     assert set(used) == {2}
     assert resumed.folder.name == whole.folder.name
     assert weights(resumed) == weights(whole)
@@ -103,7 +115,7 @@ def test_a_run_is_found_with_any_threads_and_goes_on_with_its_own(run, monkeypat
     assert [line for line in caplog.messages if line.startswith("threads: ")] == [
         f"{said}beginning: delete {resumed.folder}, which loses its steps"
     ]
-    assert run(finetune, FINETUNE, folder="whole", threads=3).folder == whole.folder  # and computes nothing
+    assert run(finetune, config, folder="whole", threads=3).folder == whole.folder  # and computes nothing
     assert torch.get_num_threads() == 3
     torch.set_num_threads(before)
 
@@ -124,7 +136,7 @@ def test_a_run_begins_with_one_thread_on_a_busy_machine(load, given, threads, sa
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     torch.set_num_threads(2)
-    found = run(finetune, replace(FINETUNE, epochs=1, train_limit=12), folder="busy", **given)
+    found = run(finetune, replace(FINETUNE, tasks=("sentiment",), epochs=1, train_limit=12), folder="busy", **given)
     assert torch.get_num_threads() == 2  # for what the process does next
     torch.set_num_threads(before)
     assert read_json(found.folder / "inputs.json")["threads"] == threads
@@ -157,29 +169,66 @@ def test_what_is_not_the_encoder_has_the_heads_learning_rate(case, problem):
     assert len(rates) == len(list(found.module.parameters()))
 
 
-@pytest.mark.parametrize(
-    ("stage", "config", "losses"),
-    [
-        (pretrain, replace(PRETRAIN, sources=("pairs",), select="last", epochs=20, projection="none"), {"pairs": 0.7}),
-        (mlm, MlmConfig(batch_size=8, epochs=25, dev_share=0.1), {"mlm": 0.8}),
-        (
-            fuse,
-            replace(
-                FUSE,
-                finetune=replace(FUSE.finetune, epochs=15, pooling="mean", heads=HeadsConfig("none", dropout=0.0)),
-                unlabelled=(),
-            ),
-            {"sentiment": 0.8, "sentiment views": 0.8},
-        ),
-    ],
-    ids=["pretrain", "mlm", "fuse"],
-)
-def test_losses_fall(stage, config, losses, run):
-    optimizer = OptimizerConfig(learning_rate=1e-2 if stage is mlm else 5e-3)
-    if stage is fuse:
-        config = replace(config, finetune=replace(config.finetune, optimizer=optimizer))
-    else:
-        config = replace(config, optimizer=optimizer)
-    first, *_, last = (line["training"] for line in run(stage, config).history())
-    for name, share in losses.items():
-        assert last[name] < share * first[name]
+# Regularised fine-tuning of a tiny encoder: with every scheduler, and however pairs are read.
+
+
+THREE_TASKS = FinetuneConfig(MAIN_TASKS, epochs=2, batch_size=8, epoch_size=16, optimizer=FAST, keep_task_bests=False)
+PENALTIES = RegularisationConfig(smart_weight=2.0, smart_radius=0.05, r_drop_weight=1.5)
+
+
+def test_what_is_off_changes_nothing(run_stage):
+    off = replace(THREE_TASKS, regularisation=RegularisationConfig(smart_radius=0.5))
+    plain, other = run_stage(finetune, THREE_TASKS), run_stage(finetune, off)
+    assert weights(plain) == weights(other)
+    np.testing.assert_equal(history(plain), history(other))
+
+
+@pytest.fixture(scope="module")
+def first_state(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
+    """The first state of a training without dropout. All have the same encoder."""
+    still = replace(THREE_TASKS, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
+    begin = StartModel.load(Weights(str(tiny_encoder)), still.pooling, still.seed)
+    found = Finetuning.load(begin, small_data, still, Runtime(torch.device("cpu"), "fp32"))
+
+    def build(config: FinetuneConfig) -> Finetuning:
+        training = {task: found.training[task] for task in config.tasks}
+        first_state = Finetuning(found.model, training, found.dev, config, found.runtime)
+        first_state.module.train().zero_grad()
+        return first_state
+
+    return build
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULERS))
+def test_every_scheduler_takes_the_regularised_losses(name, first_state):
+    needs(name)
+    config = replace(THREE_TASKS, scheduler=name, tasks=tasks_of(name))
+    plain, regularised = first_state(config), first_state(replace(config, regularisation=PENALTIES))
+    update = regularised.plan(0)[0]
+    before = {task: term.item() for task, term in plain.losses(update).terms.items()}
+    found = regularised.scheduler.backward(regularised, update)
+    assert found.terms.keys() == before.keys()
+    for task, term in found.terms.items():
+        penalty = found.watched[f"{task} smart"].item()
+        assert penalty > 0
+        assert found.watched[f"{task} r_drop"] == 0  # there is no dropout
+        assert term.item() == pytest.approx(before[task] + 2.0 * penalty, rel=1e-4)
+    gradients = [p.grad for p in regularised.module.parameters() if p.grad is not None]
+    assert gradients
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not found.outputs  # nothing keeps the graph
+
+
+@pytest.mark.parametrize("pairs", ["embeddings", "joint"])
+def test_pairs_are_regularised_however_they_are_read(pairs, run_stage):
+    sharing = "shared_first_layer" if pairs == "embeddings" else "separate"
+    heads = HeadsConfig(sharing, pairs=pairs)
+    artefact = run_stage(
+        finetune,
+        replace(THREE_TASKS, tasks=("paraphrase", "similarity"), epochs=1, heads=heads, regularisation=PENALTIES),
+    )
+    training = artefact.history()[0]["training"]
+    assert training.keys() == {
+        "gradient", *(f"{task}{name}" for task in ("paraphrase", "similarity") for name in ("", " smart", " r_drop"))
+    }  # fmt: skip
+    assert all(value > 0 for value in training.values())

@@ -1,13 +1,8 @@
-"""Fine-tuning from start weights to an artefact: reproducible to the bit, resumable, shared between processes."""
+"""Fine-tuning from start weights to an artefact: a run is a value, kinds of runs, frozen layers."""
 
 import json
 import math
-import os
 import shutil
-import signal
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +18,6 @@ from minbert.model import BertModel
 from multitask.base.device import start
 from multitask.base.keys import processor
 from multitask.base.runs import Run, Weights, locate_model
-from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
@@ -34,7 +28,7 @@ from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
-from tests.multitask.stages.conftest import history, weights
+from tests.multitask.stages.conftest import weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
 
@@ -87,9 +81,10 @@ def test_the_artefact(run, tiny_encoder, small_data):
 
 
 def test_recomputed_layers_give_the_same_bits(run):
-    recomputed = run(folder="not/there/yet", recompute=True)
-    assert recomputed.folder.name == run().folder.name
-    assert sums(recomputed) == sums(run())
+    config = replace(CONFIG, train_limit=12)
+    recomputed = run(config, folder="not/there/yet", recompute=True)
+    assert recomputed.folder.name == run(config).folder.name
+    assert sums(recomputed) == sums(run(config))
 
 
 def test_what_is_done_is_not_done_again(run, small_data, tmp_path, monkeypatch):
@@ -178,7 +173,7 @@ def test_a_training_goes_on_where_its_start_ended_or_with_new_heads_as_from_the_
 
 def test_tensorboard_holds_the_scores(run):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    artefact = run(folder="logged", tensorboard=True)
+    artefact = run(replace(CONFIG, tasks=("similarity",), train_limit=24), folder="logged", tensorboard=True)
     log = events.EventAccumulator(str(artefact.folder / "tensorboard")).Reload()
     for name in ("overall", "similarity"):
         logged = [(event.step, pytest.approx(event.value, abs=1e-6)) for event in log.Scalars(f"scores/{name}")]
@@ -186,105 +181,16 @@ def test_tensorboard_holds_the_scores(run):
     assert len(log.Scalars("training/gradient")) == 2
 
 
-def test_it_learns(run):
+def test_it_learns(run, one_layer):
     optimizer = OptimizerConfig(learning_rate=5e-3, warmup=0.1)
-    changes = {"epochs": 20, "batch_size": 16, "train_limit": 32, "pooling": "mean", "heads": HeadsConfig(dropout=0.0)}
-    first, *_, last = (line["training"] for line in run(replace(CONFIG, optimizer=optimizer, **changes)).history())
+    changes = {"epochs": 20, "batch_size": 16, "train_limit": 16, "pooling": "mean", "heads": HeadsConfig(dropout=0.0)}
+    config = replace(CONFIG, optimizer=optimizer, **changes)
+    first, *_, last = (line["training"] for line in run(config, start=one_layer).history())
     assert all(last[name] < 0.6 * first[name] for name in MAIN_TASKS)
 
 
-# Processes.
-
-LAST_STEP = 32
-EPOCHS = 4
-MOMENTS: dict[str, Callable[[Path], bool]] = {
-    "at its first state": lambda runs: any(runs.glob("*/state/state.pt")),
-    "while writing a state": lambda runs: any(runs.glob("*/state/.state*")) and saved_step(runs) > 6,
-    "at an evaluation": lambda runs: evaluations(runs) > 1,
-    "near the end": lambda runs: saved_step(runs) > LAST_STEP - 8,
-}
-
-
-def arguments(tiny_encoder: Path, small_data: Path, runs: Path) -> list[str]:
-    return [
-        *("finetune", "--epochs", str(EPOCHS), "--batch-size", "8", "--learning-rate", "1e-3", "--save-every", "0"),
-        *("--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs)),
-        *("--device", "cpu", "--precision", "fp32"),
-    ]
-
-
-def command_line(arguments: list[str], output: Path) -> None:
-    """What a child process does: a command, with its output in one file and its messages in another."""
-    with output.open("w") as sys.stdout, output.with_suffix(".log").open("w") as sys.stderr:
-        sys.exit(main(arguments))
-
-
-def saved_step(runs: Path) -> int:
-    """The step of the saved state, -1 without one."""
-    for path in runs.glob("*/state/state.pt"):
-        return json.loads(torch.load(path, weights_only=True)["progress"])["step"]
-    return -1
-
-
-def evaluations(runs: Path) -> int:
-    return sum(len(path.read_text().splitlines()) for path in runs.glob("*/metrics.jsonl"))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory, processes) -> Path:
-    """The artefact of two runs started at once: one computes, the other waits for it."""
-    folder, runs = tmp_path_factory.mktemp("output"), tmp_path_factory.mktemp("undisturbed")
-    outputs, command = [folder / "first.txt", folder / "second.txt"], arguments(tiny_encoder, small_data, runs)
-    both = [processes.Process(target=command_line, args=(command, output)) for output in outputs]
-    [process.start() for process in both]
-    [process.join(300) for process in both]
-    assert [process.exitcode for process in both] == [0, 0], [path.read_text() for path in folder.glob("*.log")]
-    printed = [output.read_text().splitlines() for output in outputs]
-    assert printed[0] == printed[1]
-    assert len(printed[0]) == EPOCHS + 2  # a table, then the folder
-    assert list(runs.glob("finetune-*")) == [Path(printed[0][-1])]
-    return Path(printed[0][-1])
-
-
-@pytest.mark.slow
-def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_data, tmp_path, undisturbed, processes):
-    def begin():
-        command = arguments(tiny_encoder, small_data, tmp_path / "runs")
-        process = processes.Process(target=command_line, args=(command, tmp_path / "run.txt"))
-        process.start()
-        return process
-
-    steps = []
-    for moment, reached in MOMENTS.items():
-        before = evaluations(tmp_path / "runs")
-        process = begin()
-        number = signal.SIGTERM if moment == "at an evaluation" else signal.SIGKILL
-        # Only a process that has begun to train handles SIGTERM.
-        while process.is_alive() and not (
-            reached(tmp_path / "runs") and (number == signal.SIGKILL or evaluations(tmp_path / "runs") > before)
-        ):
-            time.sleep(0.005)
-        os.kill(process.pid, number)
-        process.join()
-        expected = -signal.SIGKILL if number == signal.SIGKILL else 128 + number
-        assert process.exitcode == expected, (moment, (tmp_path / "run.log").read_text())
-        steps.append(saved_step(tmp_path / "runs"))
-        assert not list(tmp_path.glob("runs/*/DONE"))
-        if number == signal.SIGTERM:
-            assert "stopped; the state is saved" in (tmp_path / "run.log").read_text()
-    assert steps == sorted(steps)  # nothing that was saved is lost
-    assert 0 < steps[1] < steps[-1] < LAST_STEP
-    process = begin()
-    process.join()
-    assert process.exitcode == 0, (tmp_path / "run.log").read_text()
-    resumed = tmp_path / "runs" / undisturbed.name
-    assert sums(resumed) == sums(undisturbed)
-    np.testing.assert_equal(history(Run(resumed)), history(Run(undisturbed)))
-    assert not (resumed / "state").exists()
-
-
 def test_encoder_dropout_replaces_the_checkpoints(run):
-    without, with_it = run(), run(replace(CONFIG, encoder_dropout=None))
+    without, with_it = (run(replace(CONFIG, train_limit=12, encoder_dropout=p)) for p in (CONFIG.encoder_dropout, None))
     assert weights(without) != weights(with_it)
     config = json.loads((without.model_folder() / "config.json").read_text())
     assert config["hidden_dropout_prob"] == 0.1  # what the checkpoint says stays

@@ -173,7 +173,7 @@ def test_a_signal_saves_the_state_and_the_run_resumes(tmp_path, whole, number, a
         return losses
 
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(Interrupted, match=r"stopped; the state is saved\. Run the same command again") as caught:
         run(tmp_path, step=step)
     assert caught.value.signal_number == number
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers

@@ -1,7 +1,6 @@
 """Learning rates against their formulas; which parameters decay; the average of the weights against its closed form."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,17 +13,7 @@ from minbert.model import BertModel
 from multitask.training.loop import LoopConfig
 from multitask.training.optimizer import Optimizer, build_adamw, learning_rate_factor
 from multitask.training.settings import OptimizerConfig
-from tests.multitask.training.toy import (
-    EPOCHS,
-    OPTIMIZER,
-    Cut,
-    Problem,
-    backward,
-    cut_before,
-    parameters,
-    result,
-    run,
-)
+from tests.multitask.training.toy import EPOCHS, OPTIMIZER, Cut, Problem, backward, cut_before, parameters, result, run
 
 SHAPE = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=12, num_attention_heads=2, intermediate_size=8)
 AVERAGED = LoopConfig(EPOCHS, replace(OPTIMIZER, ema_decay=0.8))
@@ -36,7 +25,7 @@ def test_warmup_longer_than_the_run():
 
 
 @pytest.mark.parametrize("head_rate", [None, 1e-2])
-def test_each_layer_has_a_share_of_the_rate_of_the_layer_above_it(head_rate: float | None) -> None:
+def test_each_layer_has_a_share_of_the_rate_of_the_layer_above_it(head_rate):
     module = nn.ModuleDict({"encoder": BertModel(SHAPE), "heads": nn.Linear(8, 2)})
     module["encoder"].pooler.requires_grad_(False)
     adamw = build_adamw(module, OptimizerConfig(1e-3, head_rate, layer_decay=0.85))
@@ -69,7 +58,7 @@ def test_the_norm_of_millions_of_gradients_is_that_of_float64(kind):
     assert clipped == pytest.approx(exact / 2, rel=tolerance + 2**-24)  # the gradients are rounded once more
 
 
-def test_steps_that_change_a_weight_little_are_not_lost() -> None:
+def test_steps_that_change_a_weight_little_are_not_lost():
     """In fp32, weights that rise by the last digit in each step would hardly move their average."""
     decay, steps = 0.999, 5000
     weights = 1 + np.float32(2**-23) * np.arange(1, steps + 1, dtype=np.float32)
@@ -84,7 +73,7 @@ def test_steps_that_change_a_weight_little_are_not_lost() -> None:
         np.testing.assert_allclose(parameter.detach(), shares @ weights / shares.sum(), rtol=1.001 * 2**-24)
 
 
-def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_path: Path) -> None:
+def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_path):
     seen: list[list[Tensor]] = []
 
     def step(problem: Problem, update):
@@ -103,7 +92,7 @@ def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_p
 
 
 @pytest.mark.parametrize("number", [1, 9])
-def test_a_run_that_was_cut_has_the_same_averages(tmp_path: Path, number: int) -> None:
+def test_a_run_that_was_cut_has_the_same_averages(tmp_path, number):
     run(tmp_path / "whole", config=AVERAGED)
     with pytest.raises(Cut):
         run(tmp_path / "cut", config=AVERAGED, step=cut_before(number), save_every=-1)

@@ -65,7 +65,7 @@ def build(toy: Toy, weight: float = 2.0, radius: float = RADIUS) -> Smart:
     return Smart(weight, radius, toy.words, TASKS, torch.device("cpu"))
 
 
-def test_the_perturbation_is_a_step_of_ascent_by_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_perturbation_is_a_step_of_ascent_by_finite_differences(monkeypatch):
     monkeypatch.setattr(regularisation, "NOISE", 0.05)
     toy = Toy()
     build(toy)(toy.losses)
@@ -90,14 +90,14 @@ def test_the_perturbation_is_a_step_of_ascent_by_finite_differences(monkeypatch:
 
 
 @given(arrays(np.float64, (3, 4), elements=FLOATS), arrays(np.float64, (3, 4), elements=FLOATS), st.floats(1e-9, 10))
-def test_the_perturbation_stays_within_the_ball(start: np.ndarray, gradient: np.ndarray, radius: float) -> None:
+def test_the_perturbation_stays_within_the_ball(start, gradient, radius):
     found = ascended(torch.from_numpy(start), torch.from_numpy(gradient), radius)
     assert (found.abs() <= radius).all()
     flat = ascended(torch.from_numpy(start), torch.zeros(3, 4, dtype=torch.float64), radius)
     np.testing.assert_array_equal(flat, np.clip(start, -radius, radius))
 
 
-def test_the_penalty_is_the_divergence_of_outputs_with_the_same_dropout() -> None:
+def test_the_penalty_is_the_divergence_of_outputs_with_the_same_dropout():
     toy = Toy(dropout=0.4)
     torch.manual_seed(8)
     found = build(toy, weight=2.0)(toy.losses)
@@ -117,7 +117,7 @@ def test_the_penalty_is_the_divergence_of_outputs_with_the_same_dropout() -> Non
         torch.testing.assert_close(found.outputs[name], clean[name])
 
 
-def test_the_gradient_flows_through_both_outputs() -> None:
+def test_the_gradient_flows_through_both_outputs():
     """With the perturbation held fixed, as in the paper's objective."""
     toy = Toy()
     gradients = toy.gradients(build(toy)(toy.losses))
@@ -142,7 +142,7 @@ def test_the_gradient_flows_through_both_outputs() -> None:
         assert gradient[place].item() == pytest.approx((above - below) / 2e-5, rel=1e-5)
 
 
-def test_the_loss_is_the_mean_of_two_passes_and_half_the_symmetric_divergence() -> None:
+def test_the_loss_is_the_mean_of_two_passes_and_half_the_symmetric_divergence():
     toy, passes = Toy(dropout=0.4), []
 
     def compute() -> Losses:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.slow
 
 SEEDS, DEVIATION, MARGIN = 7, 0.008, 0.01
 """How a difference varies over seeds."""
-LOOKS = (2, 3, 4, 6, 7)
 EFFECTS = {"0": (0.0,), "+0.003": (0.003,), "+0.010": (0.01,), "half +0.050, half 0": (0.05, 0.0)}
 """True differences of a paper's claims."""
 VERDICTS: tuple[Verdict, ...] = ("shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open")
@@ -101,17 +100,3 @@ def test_it_is_so_of_intervals_over_seeds_and_examples() -> None:
             numbers.append(contrast([(1.0, row), (-1.0, zero)]))
         wrong += of_paper(numbers, [0.0] * 39)[1]
     assert wrong / papers < LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / papers)
-
-
-@pytest.mark.parametrize(("readings", "expected"), [(1, 0.154), (len(LOOKS), 0.035)])
-def test_reading_while_seeds_are_added_errs_more_often_unless_each_reading_is_corrected(
-    readings: int, expected: float
-) -> None:
-    """The share of claims without a difference of which some reading says that there is one."""
-    differences = np.random.default_rng(0).normal(size=(20_000, LOOKS[-1]))
-    wrong = np.zeros(len(differences), dtype=bool)
-    for seeds in LOOKS:
-        seen = differences[:, :seeds]
-        t = seen.mean(1) / (seen.std(1, ddof=1) / np.sqrt(seeds))
-        wrong |= abs(t) > quantile(LEVEL / readings, seeds - 1)
-    assert wrong.mean() == pytest.approx(expected, abs=0.005)

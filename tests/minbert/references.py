@@ -1,16 +1,25 @@
-"""Models of transformers with random weights, and how far our encoder is from them in fp32, in value and gradient."""
+"""Models of transformers with random weights, small checkpoints of them, and comparisons with our encoder."""
 
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pytest
+import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import BertConfig, RobertaConfig, RobertaModel
+from transformers import BertModel as TheirBert
+from transformers.utils.logging import disable_progress_bar
 
-import minbert
+from minbert import BertModel, PackedBatch
 from minbert.checkpoint import under_their_names
+from minbert.errors import InputError
+
+# Models of transformers with random weights, and how far our encoder is from them in fp32, in value and gradient.
+
 
 VALUES, GRADIENTS = 1e-5, 1e-4  # limits of fp32
 TEXT = (
@@ -25,7 +34,7 @@ def random_reference(
     model_type: str, layers: int, width: int, heads: int, intermediate: int, positions: int, token_types: int
 ) -> nn.Module:
     """A transformers model whose parameters are all random, so that every bias and norm has an effect."""
-    classes = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}
+    classes = {"bert": (BertConfig, TheirBert), "roberta": (RobertaConfig, RobertaModel)}
     config_class, model_class = classes[model_type]
     config = config_class(
         vocab_size=101,
@@ -60,11 +69,11 @@ def composed_sentences(count: int) -> list[str]:
     return [" ".join(generator.choice(TEXT.split(), length)) for length in lengths]
 
 
-def transfer(reference: nn.Module) -> minbert.BertModel:
+def transfer(reference: nn.Module) -> BertModel:
     """Our model with the reference's weights, read from a saved folder."""
     with tempfile.TemporaryDirectory() as folder:
         reference.save_pretrained(folder)
-        return minbert.BertModel.from_pretrained(folder)
+        return BertModel.from_pretrained(folder)
 
 
 def run_padded(model: nn.Module, sequences: Sequences, token_types: Sequences | None = None) -> tuple[Tensor, Tensor]:
@@ -80,16 +89,16 @@ def run_padded(model: nn.Module, sequences: Sequences, token_types: Sequences | 
 
 
 def run_packed(
-    model: minbert.BertModel, sequences: Sequences, token_types: Sequences | None = None, unpadded: bool = False
+    model: BertModel, sequences: Sequences, token_types: Sequences | None = None, unpadded: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The same by the packed path."""
-    batch = minbert.PackedBatch.from_sequences(sequences, token_types, unpadded)
+    batch = PackedBatch.from_sequences(sequences, token_types, unpadded)
     hidden = model.forward_packed(batch)
     return hidden, model.pool(hidden[batch.offsets[:-1]])
 
 
 def assert_equal(
-    reference: nn.Module, model: minbert.BertModel, sequences: Sequences, token_types: Sequences | None = None
+    reference: nn.Module, model: BertModel, sequences: Sequences, token_types: Sequences | None = None
 ) -> None:
     """Compare both paths with the reference, also in the gradient of a random projection of all their values."""
     theirs = run_padded(reference, sequences, token_types)
@@ -110,3 +119,56 @@ def assert_equal(
             scale = reference.get_parameter(name.replace("key.bias", "query.bias")).grad.abs().max()
             assert scale > 0, f"{name} has no gradient to compare"
             assert (parameter.grad - gradients[name]).abs().max() / scale < GRADIENTS, name
+
+
+# Small checkpoints written by transformers, and helpers that load them with our encoder.
+
+
+SHAPE = (2, 24, 3, 40, 40, 1)
+INDEX = "model.safetensors.index.json"
+IDS = torch.randint(2, 101, (3, 9), generator=torch.Generator().manual_seed(0))
+
+disable_progress_bar()
+
+
+def save_reference(folder: Path, model_type: str = "bert") -> nn.Module:
+    reference = random_reference(model_type, *SHAPE)
+    reference.save_pretrained(folder)
+    return reference
+
+
+def save_in_several_files(folder: Path) -> nn.Module:
+    reference = random_reference("bert", *SHAPE)
+    reference.save_pretrained(folder, max_shard_size="20KB")
+    return reference
+
+
+@torch.no_grad()
+def outputs(model: nn.Module) -> tuple[Tensor, Tensor]:
+    found = model(IDS)
+    return found.last_hidden_state, found.pooler_output
+
+
+def assert_same_outputs(one: nn.Module, other: nn.Module) -> None:
+    for x, y in zip(outputs(one), outputs(other), strict=True):
+        assert (x - y).abs().max() < 1e-5
+
+
+def stored_tensors(folder: Path) -> dict[str, Tensor]:
+    return safetensors.torch.load_file(folder / "model.safetensors")
+
+
+def rewrite(folder: Path, tensors: dict[str, Tensor]) -> None:
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def as_pickle(folder: Path, **options: bool) -> None:
+    torch.save(stored_tensors(folder), folder / "pytorch_model.bin", **options)
+    (folder / "model.safetensors").unlink()
+
+
+def load_error(name: Path | str, revision: str | None = None) -> str:
+    with pytest.raises(InputError) as caught:
+        BertModel.from_pretrained(str(name), revision)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,15 +1,17 @@
-"""Which sentences of a batch are negatives: against brute force, and in a training step."""
+"""Which sentences of a batch are negatives, against brute force; gradient caching computes the whole gradient."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from multitask.objectives import OBJECTIVES, build_objective
-from multitask.training.contrastive_source import contrastive_batches, excluded_negatives
+from multitask.training.contrastive_source import backward_in_chunks, contrastive_batches, excluded_negatives
 from multitask.training.settings import NegativesConfig
+
+# Which sentences of a batch are negatives: against brute force, and in a training step.
 
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -21,7 +23,7 @@ def batch(rows: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 @given(st.integers(2, 12), st.integers(1, 14), st.integers(0, 99))
-def test_the_hardest_are_the_most_similar_that_are_no_known_duplicates(rows: int, kept: int, seed: int) -> None:
+def test_the_hardest_are_the_most_similar_that_are_no_known_duplicates(rows, kept, seed):
     cosines, known = batch(rows, seed)
     config = NegativesConfig("hardest", negatives_kept=kept)
     excluded = excluded_negatives(cosines, np.arange(rows), known, config)
@@ -32,7 +34,7 @@ def test_the_hardest_are_the_most_similar_that_are_no_known_duplicates(rows: int
 
 
 @given(st.integers(2, 40), st.integers(1, 42), st.integers(0, 99))
-def test_every_anchor_has_as_many_random_ones_in_both_directions(rows: int, kept: int, seed: int) -> None:
+def test_every_anchor_has_as_many_random_ones_in_both_directions(rows, kept, seed):
     cosines, _ = batch(rows, seed)
     config = NegativesConfig("random", negatives_kept=kept)
     excluded = excluded_negatives(cosines, np.arange(rows) + seed, None, config)
@@ -46,7 +48,7 @@ def test_every_anchor_has_as_many_random_ones_in_both_directions(rows: int, kept
 
 @pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if kind.takes_labels == "none"])
 @pytest.mark.parametrize("kept", [1, 2, 5])
-def test_an_anchors_gradient_has_as_many_random_negatives_under_every_loss(name: str, kept: int) -> None:
+def test_an_anchors_gradient_has_as_many_random_negatives_under_every_loss(name, kept):
     if (name, kept) == ("dcl_positive", 1):
         pytest.skip("with one negative that is as similar as the positive its hinge is closed")
     # All vectors are linearly independent, so a gradient has a part along another one only if it is a negative.
@@ -71,7 +73,7 @@ def test_an_anchors_gradient_has_as_many_random_negatives_under_every_loss(name:
 
 
 @given(st.integers(2, 12), st.integers(1, 14), st.integers(0, 99))
-def test_known_duplicates_are_no_random_ones_and_the_rows_decide_them(rows: int, kept: int, seed: int) -> None:
+def test_known_duplicates_are_no_random_ones_and_the_rows_decide_them(rows, kept, seed):
     cosines, known = batch(rows, seed)
     config = NegativesConfig("random", negatives_kept=kept)
     numbers = np.arange(rows) + seed
@@ -82,7 +84,7 @@ def test_known_duplicates_are_no_random_ones_and_the_rows_decide_them(rows: int,
     assert torch.equal(excluded, without | known)
 
 
-def test_random_ones_differ_between_batches_and_are_spread_evenly() -> None:
+def test_random_ones_differ_between_batches_and_are_spread_evenly():
     cosines, _ = batch(8, 0)
     config = NegativesConfig("random", negatives_kept=2)
     drawn = [excluded_negatives(cosines, np.arange(8) + n, None, config) for n in range(400)]
@@ -91,7 +93,7 @@ def test_random_ones_differ_between_batches_and_are_spread_evenly() -> None:
     assert off_diagonal.sub(2 / 7).abs().max() < 5 * (2 / 7 * 5 / 7 / 400) ** 0.5
 
 
-def test_unlike_leaves_out_what_is_too_similar() -> None:
+def test_unlike_leaves_out_what_is_too_similar():
     cosines, known = batch(10, 3)
     config = NegativesConfig("unlike", false_negative_cosine=0.3)
     excluded = excluded_negatives(cosines, np.arange(10), known, config)
@@ -100,14 +102,55 @@ def test_unlike_leaves_out_what_is_too_similar() -> None:
     assert expected.sum() > known.sum()
 
 
-def test_all_others_change_nothing() -> None:
+def test_all_others_change_nothing():
     cosines, known = batch(4, 0)
     assert excluded_negatives(cosines, np.arange(4), None, NegativesConfig()) is None
     assert excluded_negatives(cosines, np.arange(4), known, NegativesConfig()) is known
 
 
 @pytest.mark.parametrize(("rows", "sizes"), [(8, [4, 4]), (9, [4, 4]), (10, [4, 4, 2]), (2, [2])])
-def test_a_last_batch_of_one_row_which_has_no_negatives_is_dropped(rows: int, sizes: list[int]) -> None:
+def test_a_last_batch_of_one_row_which_has_no_negatives_is_dropped(rows, sizes):
     batches = contrastive_batches("pairs", rows, 0, 4, 1.0, 0)
     assert [len(found) for found in batches] == sizes
     assert len(set(np.concatenate(batches))) == sum(sizes)
+
+
+# Gradient caching computes the gradient of the whole batch, with equal dropout and final generator states.
+
+
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 5)).double()
+
+
+@pytest.mark.parametrize("sizes", [[12], [4, 4, 4], [5, 5, 2], [1] * 12], ids=str)
+@pytest.mark.parametrize("objective", ["infonce", "met", "gradient", "vicreg"])
+def test_equals_one_graph_over_the_same_chunks(sizes, objective):
+    rows = torch.randn(12, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    chunks = rows.split(sizes)
+
+    def encode(module: nn.Module, chunk: Tensor) -> Tensor:
+        return torch.stack([module(chunk), module(chunk)])  # two views that differ by dropout
+
+    def loss(views: Tensor) -> tuple[Tensor, str]:
+        return build_objective(objective)(*views), "beside"
+
+    whole = network()
+    torch.manual_seed(7)
+    expected, _ = loss(torch.cat([encode(whole, chunk) for chunk in chunks], dim=1))
+    expected.backward()
+    generator_after = torch.get_rng_state()
+
+    cached = network()
+    torch.manual_seed(7)
+    value, extra = backward_in_chunks(chunks, lambda chunk: encode(cached, chunk), loss, CPU)
+    assert extra == "beside"
+    assert not value.requires_grad
+    torch.testing.assert_close(value, expected.detach())
+    for ours, theirs in zip(cached.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-11)
+    assert any(p.grad.abs().max() > 1e-3 for p in whole.parameters())
+    assert torch.equal(torch.get_rng_state(), generator_after)

@@ -1,17 +1,34 @@
-"""Scores of similarity equal scipy's, those of retrieval scikit-learn's and a brute-force ranking."""
+"""Scores of similarity equal scipy's, those of retrieval scikit-learn's; geometry equals brute force over all pairs."""
+
+from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import ndcg_score
 
-from multitask.evaluation.embeddings import EmbeddingTable, cosines, query_scores, sts_scores
+from multitask.evaluation import embeddings as module
+from multitask.evaluation.embeddings import (
+    EmbeddingTable,
+    cosines,
+    effective_rank,
+    geometry,
+    query_scores,
+    sts_scores,
+    uniformity_in_chunks,
+    unit_vectors,
+)
 from multitask.evaluation.statistics import resampled_scores
 from multitask.evaluation.suite_data import RetrievalData
 from multitask.evaluation.suites import SUITES
+from multitask.objectives.geometry import uniformity as training_uniformity
+from tests.multitask.evaluation.folder import BagOfWords
+
+# Scores of similarity equal scipy's, those of retrieval scikit-learn's and a brute-force ranking.
 
 
 def test_cosines_are_scipys():
@@ -54,7 +71,7 @@ pairs = st.lists(
 
 
 @given(pairs, st.integers(0, 99))
-def test_scores_are_those_of_a_full_ranking(rows: list[tuple[str, str, bool]], seed: int) -> None:
+def test_scores_are_those_of_a_full_ranking(rows, seed):
     data = RetrievalData.of_pairs(rows, "pairs")
     table = table_of(data, seed)
     ndcg, reciprocal = query_scores(data, table)
@@ -74,7 +91,7 @@ def test_scores_are_those_of_a_full_ranking(rows: list[tuple[str, str, bool]], s
             assert ndcg[place] == pytest.approx(expected)
 
 
-def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before() -> None:
+def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before():
     data = RetrievalData.of_pairs([("q", "good", True), ("q", "bad", False)], "pairs")
     table = EmbeddingTable({"q": 0, "good": 1, "bad": 2}, np.ones((3, 2), np.float32))
     ndcg, reciprocal = query_scores(data, table)
@@ -82,7 +99,7 @@ def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before() -> Non
     assert ndcg[0] == pytest.approx(1 / np.log2(3))
 
 
-def test_vectors_of_one_direction_have_equal_cosines() -> None:
+def test_vectors_of_one_direction_have_equal_cosines():
     """Computed in fp64 their cosines differ in the last digits, which must not decide who ranks first."""
     vectors = np.random.default_rng(0).standard_normal((400, 384))
     vectors[1:61] = np.linspace(0.1, 9, 60)[:, None] * vectors[60]
@@ -94,7 +111,7 @@ def test_vectors_of_one_direction_have_equal_cosines() -> None:
         assert query_scores(data, table)[1][0] == 1 / 60
 
 
-def test_the_suite_scores_queries_and_resamples_them() -> None:
+def test_the_suite_scores_queries_and_resamples_them():
     data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 3 == 0) for i in range(60)], "pairs")
     scores_of, answers = SUITES["retrieval"].measure(data, table_of(data), 0)
     rows = np.arange(len(data.queries)) % 2 == 0
@@ -104,3 +121,45 @@ def test_the_suite_scores_queries_and_resamples_them() -> None:
     assert scores_of(rows) == {"ndcg": predictions[rows].mean(), "mrr": ranks.mean()}
     drawn = resampled_scores(labels, predictions[None], "ndcg", np.random.default_rng(0), samples=2000)
     assert drawn.std() == pytest.approx(predictions.std() / np.sqrt(len(predictions)), rel=0.1)
+
+
+# Geometry equals brute force over all pairs, and closed forms.
+
+
+def units(rows: int, dim: int = 6, seed: int = 0):
+    return unit_vectors(np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32))
+
+
+@pytest.mark.parametrize("rows", [2, 7, 8, 20, 21])
+def test_uniformity_in_stretches_is_that_over_all_pairs(rows, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 7)
+    vectors = units(rows)
+    kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(vectors, 2)]
+    assert uniformity_in_chunks(vectors) == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)
+    assert uniformity_in_chunks(vectors) == pytest.approx(
+        training_uniformity(torch.from_numpy(vectors)).item(), abs=1e-5
+    )
+
+
+def test_effective_rank_of_known_spectra():
+    assert effective_rank(np.ones(5)) == pytest.approx(5)
+    assert effective_rank(np.array([3.0, 0, 0])) == pytest.approx(1)
+    assert effective_rank(np.array([2.0, 1, 1])) == pytest.approx(2**1.5)  # entropy of 1/2, 1/4, 1/4 is 3/2 bits
+
+
+def test_a_tasks_geometry_is_that_of_its_different_sentences():
+    first = ["the cat runs", "a dog eats", "the cat runs", "big bird"]
+    second = ["a cat runs", "a dog sings", "old man", "the cat runs"]
+    gold = np.array([5, 4, 3.9, 0])
+    table = EmbeddingTable.of(BagOfWords(), [*first, *second])
+    found = geometry((first, second), gold, table)
+    vectors = unit_vectors(table[list(dict.fromkeys([*first, *second]))])  # 6 different sentences of 8
+    assert len(vectors) == 6
+    singular = np.linalg.svd(vectors, compute_uv=False)
+    shares = singular / singular.sum()
+    assert found["effective_rank"] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), abs=1e-6)
+    assert found["top_eigenvalue_share"] == pytest.approx(singular[0] ** 2 / 6, abs=1e-9)
+    assert found["mean_cosine"] == pytest.approx(np.mean([a @ b for a, b in combinations(vectors, 2)]), abs=1e-9)
+    apart = unit_vectors(table[first[:2]]) - unit_vectors(table[second[:2]])  # the two positive pairs
+    assert found["alignment"] == pytest.approx(np.square(apart).sum(1).mean(), abs=1e-9)
+    assert geometry((first, second), np.full(4, 3.0), table)["alignment"] is None
