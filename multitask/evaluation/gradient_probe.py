@@ -35,7 +35,7 @@ from multitask.data.examples import texts_of
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, unit
 from multitask.objectives.geometry import arccos, diagonal_mask, only_negatives
-from multitask.tasks.declarations import task_named
+from multitask.tasks.declarations import similarity_task
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 
@@ -307,7 +307,7 @@ def probe_checkpoint(
 
 def similar_pairs(folder: Path) -> list[list[str]]:
     """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
-    examples = load_rows(task_named(folder, "similarity"), "dev")
+    examples = load_rows(similarity_task(folder), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
     return [texts_of(column, kept) for column in examples.texts]
 

@@ -50,7 +50,7 @@ from multitask.models.predictions import (
 )
 from multitask.models.sentence_encoder import for_inference
 from multitask.models.settings import HeadsConfig
-from multitask.tasks.declarations import COURSE, task_named, task_of
+from multitask.tasks.declarations import stored_task
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
 
@@ -271,8 +271,8 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
 
 def stored_tasks(folder: Path, description: ModelDescription) -> dict[str, Task]:
     """The tasks of the description in a model's folder. Raises InputError if one is not valid."""
-    try:  # version 0.1 only names tasks of the course
-        return {n: task_named(COURSE, n) if of is None else task_of(n, of) for n, of in description.tasks.items()}
+    try:
+        return {name: stored_task(name, kept) for name, kept in description.tasks.items()}
     except InputError as error:
         raise InputError(f"{folder / DESCRIPTION}: {error}") from None
 

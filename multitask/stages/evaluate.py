@@ -63,14 +63,14 @@ def _check_selected_on(model: Weights, data: Path) -> None:
 
 
 def similarity_dev_set(data: Path) -> Examples | None:
-    """The dev set of the course's task similarity.
+    """The first dev set of pairs with similarities from 0 to 5.
 
-    None if the data declares another task or none, lacks the file, or has a single sentence.
+    None if the data declares none, lacks the file, or has a single sentence.
     """
-    task = load_tasks(data).get("similarity")
-    if not isinstance(task, Cosine) or not task.has_positives or task.files.dev is None:
+    scored = (task for task in load_tasks(data).values() if isinstance(task, Cosine) and task.has_positives)
+    if (task := next(scored, None)) is None or task.files.dev is None:
         return None
-    path = task.source("dev").path
+    path = task.files.dev.path
     if path is None or not path.is_file():
         return None
     pairs = load_rows(task, "dev")

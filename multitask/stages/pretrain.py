@@ -52,7 +52,8 @@ pretrain = partial(run_stage, PRETRAIN)
 
 def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
     """The sources, and the dev set that selects or is probed."""
-    selecting = [task for name, task in load_tasks(data).items() if name == _selecting(config)]
+    tasks = load_tasks(data)
+    selecting = [task for name, task in tasks.items() if name == _selecting(config, tasks)]
     found = sources_of(config.sources, data)
     return {**found, "tasks": [*found["tasks"], *declared(selecting)], "dev": rows_of(selecting, "dev")}
 
@@ -79,29 +80,33 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
         warn_of_gaps(task, examples)
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
+    problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives, task.name if task else "")
     train_run(run, begin, problem, config, config.probe_every)
 
 
-def _selecting(config: PretrainConfig) -> str | None:
-    """Name of the task whose dev set selects or is probed."""
-    return config.select if config.select != "last" else "similarity" if config.probe_held_out is not None else None
+def _selecting(config: PretrainConfig, tasks: Mapping[str, Task]) -> str | None:
+    """Name of the task whose dev set selects or is probed: None if none is; empty if there is none of the default."""
+    if config.select == "last" and config.probe_held_out is None:
+        return None
+    if config.select not in (None, "last"):
+        return config.select
+    return next((name for name, task in tasks.items() if isinstance(task, Cosine)), "")
 
 
 def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
     """The task whose dev set selects or is probed; None if none is. Raises InputError if there is no such set."""
-    if (name := _selecting(config)) is None:
+    tasks = load_tasks(data)
+    if (name := _selecting(config, tasks)) is None:
         return None
     remedies = ["add --select last, which keeps the last state"] if config.select != "last" else []
     remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
-    tasks = load_tasks(data)
     pairs = {name: task for name, task in tasks.items() if task.pair and task.outputs <= 1}
     dev = {name: task.files.dev or task.source("train") for name, task in pairs.items()}
     if others := [other for other, source in dev.items() if other != name and source.exists()]:
         remedies = [f"name another task of pairs ({', '.join(others)})", *remedies]
     needed = f"which the best state is chosen on; {' or '.join(remedies)}"
     if (task := tasks.get(name)) is None:
-        raise InputError(f"{data}: has no task {name}, {needed}")
+        raise InputError(f"{data}: has no task {name or 'of the kind cosine'}, {needed}")
     if name not in dev:
         raise InputError(f"{data}: {name} has no pairs with numbers or two classes, {needed}")
     if not dev[name].exists():
@@ -154,8 +159,8 @@ class Pretraining(SourceTraining):
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
     The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
-    loss. `dev` are pairs, to select the best state on and to probe; `has_positives`: their scores, from 0 to
-    5, tell the positive ones.
+    loss. `dev` are pairs of the task `dev_name`, to select the best state on and to probe; `has_positives`: their
+    scores, from 0 to 5, tell the positive ones.
     """
 
     def __init__(
@@ -167,12 +172,14 @@ class Pretraining(SourceTraining):
         config: PretrainConfig,
         runtime: Runtime,
         has_positives: bool = False,
+        dev_name: str = "",
     ) -> None:
         super().__init__(module, begin.encoder, begin.pooling, sources, runtime)
         self.begin = begin
         self.dev = dev
         self.config = config
         self.has_positives = has_positives
+        self.dev_name = dev_name
         self.contrastive = sources
         self.held_out = None
         if dev is not None and config.probe_held_out is not None:
@@ -258,7 +265,8 @@ class Pretraining(SourceTraining):
         metrics = metrics_of_embeddings(
             self.begin.encoder, self.begin.pooling, self.dev, self.runtime, self.has_positives
         )
-        return Evaluation({self.config.select: metrics}, {self.config.select: metrics["spearman"]})
+        name = self.dev_name
+        return Evaluation({name: metrics}, {name: metrics["spearman"]})
 
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The start weights' value of the correlation that selects models."""

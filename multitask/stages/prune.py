@@ -41,7 +41,7 @@ from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import chosen_tasks, load_tasks, task_named
+from multitask.tasks.declarations import load_tasks, similarity_task
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
@@ -160,8 +160,8 @@ before and after). Scores are always computed in fp32. Magnitude and random scor
 
 def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
     """The training rows that scores are computed on."""
-    named = {"align_uniform": ("similarity",), "task": (config.task,)}.get(config.score, ())
-    tasks = chosen_tasks(data, named).values()
+    named = {"align_uniform": None, "task": config.task}
+    tasks = [similarity_task(data, named[config.score])] if config.score in named else []
     return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
 
 
@@ -245,7 +245,7 @@ def _inputs_of_scores(run: Run) -> dict[str, Any]:
 
 def _geometry(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
-    examples = load_rows(task_named(data, "similarity"), "train")
+    examples = load_rows(similarity_task(data), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
@@ -255,11 +255,12 @@ def _geometry(begin: StartModel, data: Path, config: PruneConfig, runtime: Runti
 
 def _task_loss(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    declared = load_tasks(data)
-    model = load_model(begin.folder, declared).to(runtime.device)
-    if config.task not in model.tasks:
+    model = load_model(begin.folder, load_tasks(data)).to(runtime.device)
+    declared = similarity_task(data, config.task)
+    name = declared.name
+    if name not in model.tasks:
         raise InputError(
-            f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
+            f"{begin.name}: no head for {name!r}, only for {', '.join(model.tasks)}; score by one of these, or "
             "start from a run of finetune"
         )
     if has_heads(begin.folder) and model.pooling != begin.pooling:
@@ -268,10 +269,9 @@ def _task_loss(begin: StartModel, data: Path, config: PruneConfig, runtime: Runt
         )
     model.pooling = begin.pooling
     model.max_length = config.max_length or model.max_length
-    if config.task in declared:  # a model does not store the weights of rows
-        model.tasks[config.task] = replace(model.tasks[config.task], weight=declared[config.task].weight)
-    rows = load_split(model, data, "train", [config.task])[config.task]
-    return model.encoder, model.pooling, TaskSource(model, config.task, rows), rows.examples
+    model.tasks[name] = replace(model.tasks[name], weight=declared.weight)  # a model does not store the rows' weights
+    rows = load_split(model, data, "train", [name])[name]
+    return model.encoder, model.pooling, TaskSource(model, name, rows), rows.examples
 
 
 def choose(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tuple[Units, Units]:

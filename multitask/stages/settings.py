@@ -197,14 +197,15 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
-    select: str = "similarity"
+    select: str | None = None
     """Keep the state whose cosines have the best Spearman correlation with the labels of this task's dev set: numbers,
-    or the second of two classes. `last` keeps the last state."""
+    or the second of two classes. Default: the first task of the kind `cosine`, which is similarity in the course's
+    data. `last` keeps the last state."""
     probe_every: Count | None = None
     """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
     training. Labelled sources are not probed."""
     probe_held_out: Annotated[int, Field(ge=2)] | None = None
-    """At the same steps, also probe this many sentences of this dev set (of similarity, if the last state is kept), in
+    """At the same steps, also probe this many sentences of this dev set (the default's, if the last state is kept), in
     two dropout views each, without the projection. Does not change the training."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
@@ -385,8 +386,9 @@ class PruneConfig(SentencesConfig):
     uniformity_weight: Share = 0.5
     """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs of similarity 4.0 and more are
     aligned."""
-    task: str = "similarity"
-    """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
+    task: str | None = None
+    """The task of `--score task`. Default: the first one of the kind `cosine`, such as similarity. Tasks other than
+    pairs need start weights that were fine-tuned on them."""
     order: Literal["lowest", "highest"] = "lowest"
     """Which scores to remove first. `highest` removes what the score calls most useful, as a test of the score."""
     scope: Literal["global", "layer"] = "global"

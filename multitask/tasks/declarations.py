@@ -11,7 +11,8 @@ from minbert.files import read_toml
 from minbert.settings import as_json, read_as
 from multitask.data.messages import plain, quote
 from multitask.data.tables import HUB, Format, RowsFrom
-from multitask.tasks.kinds import KINDS
+from multitask.tasks.kinds import KINDS, Cosine
+from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
 COURSE = Path(__file__).with_name("course.toml")
@@ -54,7 +55,11 @@ def default_tasks(data: str | Path) -> tuple[str, ...]:
 
 def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
     """The tasks of these names. Raises InputError, which lists the known names, if there is none of a name."""
-    tasks = load_tasks(data)
+    return chosen(load_tasks(data), names)
+
+
+def chosen(tasks: Mapping[str, Task], names: tuple[str, ...]) -> dict[str, Task]:
+    """Those of the tasks that have these names; errors are those of `chosen_tasks`."""
     for name in names:
         if name not in tasks:
             raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}{did_you_mean(name, tasks)}')
@@ -64,6 +69,18 @@ def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
 def task_named(data: str | Path, name: str) -> Task:
     """The task of this name. Raises InputError if there is none."""
     return chosen_tasks(data, (name,))[name]
+
+
+def similarity_task(data: Path, name: str | None = None) -> Task:
+    """The task of this name; of none, the first of the kind `cosine`: encoders without heads are measured on it.
+
+    Raises InputError if there is none.
+    """
+    if name is not None:
+        return task_named(data, name)
+    if (found := next((task for task in load_tasks(data).values() if isinstance(task, Cosine)), None)) is None:
+        raise InputError(f"{data}: has no task of the kind cosine, whose pairs have similarities")
+    return found
 
 
 def files_folder(data: Path) -> Path:
@@ -91,6 +108,20 @@ def task_of(name: str, declaration: Any) -> Task:
 
     files = replace(read(TaskFiles), format=read(Format))
     return read(kind, name=name, files=as_json(files))
+
+
+def stored_task(name: str, kept: Any) -> Task:
+    """A task from what a model keeps of it (`Task.kept`). Raises InputError if it is not valid.
+
+    Version 0.1 keeps None of the course's tasks, and version 0.3 not what their labels mean.
+    """
+    course = load_tasks(COURSE)
+    if kept is None:
+        return chosen(course, (name,))[name]
+    task, own = task_of(name, kept), course.get(name)
+    if isinstance(task, Labelled) and isinstance(own, Labelled) and own.names == task.names and not task.shown:
+        return replace(task, shown=own.shown) if own.prediction_file == task.prediction_file else task
+    return task
 
 
 def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) -> Task:

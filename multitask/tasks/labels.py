@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.errors import InputError
+from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.invisible import REMOVED, seen, spelled
 from multitask.data.messages import listed, plain, quote
@@ -113,8 +114,6 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
 logger = logging.getLogger("multitask")
 
 MOST_CLASSES = 1000
-SENTIMENT = ("very negative", "negative", "neutral", "positive", "very positive")
-"""What the labels 0 to 4 of the Stanford Sentiment Treebank mean."""
 LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
 ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
@@ -127,6 +126,7 @@ class Labelled(Task):
     Args:
         labels: the names in the order of the classes; empty until they are learned from the training rows. Text is
             read as it is written; a number also stands for text that is this number, such as 1 for `1.0`.
+        shown: what predictions show instead of the names, in their order; empty: the names.
         class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
         focal: γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy.
         temperature: divides the outputs before they become probabilities.
@@ -134,6 +134,7 @@ class Labelled(Task):
     """
 
     labels: tuple[str | int | float | bool, ...] = ()
+    shown: tuple[str, ...] = field(default=(), metadata=NOT_IN_KEY)
     aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     class_weights: ClassWeights = None
     focal: AtLeastZero = 0.0
@@ -145,6 +146,8 @@ class Labelled(Task):
         if None in names or len(set(names)) < len(names) or len(names) == 1:
             shown = listed(quote(label) for label in self.labels)
             raise InputError(f"labels are {shown}; expected two or more different names")
+        if len(set(self.shown)) < len(self.shown) or len(self.shown) not in (0, len(names)):
+            raise InputError(f"shown is {listed(map(quote, self.shown))}; expected a different text for each of labels")
         aliases = {label_name(alias): label_name(label) for alias, label in self.aliases.items()}
         if None in aliases or None in aliases.values():
             raise InputError("aliases have an empty name; expected names of labels")
@@ -162,9 +165,8 @@ class Labelled(Task):
 
     @property
     def shown_names(self) -> dict[str, str]:
-        """Each label's name as people read it: the numbers of the course's sentiment task have words."""
-        course = self.prediction_file == "sst" and self.names == ("0", "1", "2", "3", "4")
-        return dict(zip(self.names, SENTIMENT if course else self.names, strict=True))
+        """Each label's name as people read it."""
+        return dict(zip(self.names, self.shown or self.names, strict=True))
 
     @property
     def log_odds(self) -> bool:
@@ -241,7 +243,8 @@ class Labelled(Task):
         return replace(self, class_weights=None, focal=0.0)
 
     def kept(self) -> dict[str, Any]:
-        return {**super().kept(), "labels": list(self.labels)}
+        shown = {"shown": list(self.shown)} if self.shown else {}
+        return {**super().kept(), "labels": list(self.labels), **shown}
 
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
         found = super().declaration(tuned)

@@ -101,7 +101,7 @@ def test_without_a_similarity_set_the_error_says_how_to_do_without(run, tmp_path
     if declared:
         data = tmp_path / "own.toml"
         data.write_text('[tasks.a]\nkind = "classification"\ntext = "t"\nlabel = "c"\ntrain = "a.csv"\n')
-        problem = f"{data}: has no task similarity"
+        problem = f"{data}: has no task of the kind cosine"
     config = PretrainConfig(sources=("own.txt",), **settings)
     with pytest.raises(InputError) as caught:
         run(config, folder="refused", data=data)
@@ -655,12 +655,21 @@ def own_pairs(tmp_path) -> Path:
     return tmp_path / "tasks.toml"
 
 
-def test_pairs_of_two_classes_select(run, own_pairs):
-    artefact = run(replace(CONFIG, sources=("same",), select="same", epochs=2), data=own_pairs)
-    lines = [line["scores"]["same"] for line in artefact.history()]
+@pytest.mark.parametrize("select", ["same", None])
+def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, own_pairs, select):
+    name = select or "near"
+    if select is None:
+        near = (
+            '[tasks.near]\nkind = "cosine"\ntext = ["a", "b"]\nlabel = "same"\ntrain = "near.csv"\ndev = "near.csv"\n'
+        )
+        own_pairs.write_text(own_pairs.read_text() + near)
+        rows = (own_pairs.parent / "pairs.csv").read_text()
+        (own_pairs.parent / "near.csv").write_text(rows.replace(",yes,", ",1,").replace(",no,", ",0,"))
+    artefact = run(replace(CONFIG, sources=("same",), select=select, epochs=2), data=own_pairs)
+    lines = [line["scores"][name] for line in artefact.history()]
     assert len(lines) == 2
     best = json.loads((artefact.folder / "best.json").read_text())
-    assert list(best) == ["same"]
+    assert list(best) == [name]
     encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
     rows = [line.split(",") for line in (own_pairs.parent / "pairs.csv").read_text().splitlines()[1:]]
     first, second = (encoder.encode([row[column] for row in rows], normalize=True) for column in (0, 1))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from multitask.data.tables import Format, RowsFrom
-from multitask.tasks.declarations import default_tasks, files_folder, load_tasks, task_of
+from multitask.tasks.declarations import default_tasks, files_folder, load_tasks, stored_task, task_of
 from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, PairClassification, Regression
 from multitask.tasks.task import TaskFiles
+from tests.conftest import COURSE_TASKS
 
 TOPIC = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\ntrain = "train.csv"\n'
 
@@ -169,6 +170,20 @@ def test_a_model_keeps_everything_but_where_the_rows_come_from(tmp_path):
     files = TaskFiles(text=("q",), label="c", id="i")
     assert again == Classification(name="topic", files=files, labels=("1", "b"), metric="matthews")
     assert again.declaration() == kept
+
+
+def test_models_of_earlier_versions_show_what_the_labels_of_the_course_mean():
+    kept = COURSE_TASKS["sentiment"].kept()
+    assert stored_task("sentiment", kept) == stored_task("sentiment", kept | {"shown": []})
+    assert stored_task("sentiment", kept).shown_names["4"] == "very positive"
+    assert stored_task("sentiment", None) == COURSE_TASKS["sentiment"]
+    own = {"kind": "classification", "text": "q", "label": "c", "labels": [0, 1, 2, 3, 4]}
+    assert stored_task("sentiment", own).shown_names["4"] == "4"
+    shown = {"labels": ["a", "b"], "shown": ["good", "bad"]}
+    assert stored_task("x", task_of("x", own | shown).kept()).shown_names == {"a": "good", "b": "bad"}
+    for texts in (["one"], ["one", "one"]):
+        with pytest.raises(InputError, match=r"shown is .*; expected a different text for each of labels"):
+            task_of("x", own | {"labels": ["a", "b"], "shown": texts})
 
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
