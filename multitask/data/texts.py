@@ -7,8 +7,7 @@ from functools import cache
 
 from minbert.errors import InputError
 from minbert.files import NO_TEXT
-from multitask.data.invisible import seen
-from multitask.data.messages import quote
+from multitask.data.messages import quote, seen
 from multitask.data.tables import FileRow, Format, OpenTable, value_of
 
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)

@@ -18,13 +18,11 @@ from minbert.tokenizer import Tokenizer
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, Unread
-from multitask.data.invisible import spelled
 from multitask.data.markup import aligned
-from multitask.data.messages import listed, plain, quote
+from multitask.data.messages import listed, plain, quote, spelled
 from multitask.data.tables import RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
-from multitask.tasks.label_hints import label_hints
 from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
 from multitask.tasks.sources import FILES, Lines, read_texts
@@ -90,7 +88,7 @@ class DataReport:
             with self._problems_of(source.file) as problems:
                 examples = read_examples(task, source, split != "test", problems.append)
                 if split == "train":
-                    self.hints += label_hints(task, examples)[:SHOWN]
+                    self.hints += task.hints(examples)[:SHOWN]
                     try:
                         task = task.learned(examples)
                     except InputError as error:

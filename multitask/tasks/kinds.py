@@ -43,6 +43,8 @@ logger = logging.getLogger("multitask")
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
 POSITIVE = 4.0
+SMALL = 0.25
+"""A range is pointed out if all labels are within its lowest part of this size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +258,16 @@ class Regression(Task):
                 raise alike
             logger.warning(alike)
         return self if self.range else replace(self, learned_range=(low, high))
+
+    def hints(self, examples: Examples) -> list[str]:
+        """A line if the labels are all within the lowest part of the range: on another scale."""
+        (low, high), labels = self.range or (0.0, 0.0), examples.labels
+        if labels is None or high < 2 or labels.max() > max(1.0, low + SMALL * (high - low)):
+            return []
+        return [
+            f"{examples.source}: {self.name}: the labels are from {labels.min():g} to {labels.max():g}, but their "
+            f"range from {low:g} to {high:g}; declare the range that they have in a tasks file, or multiply them"
+        ]
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -1,14 +1,17 @@
-"""Labels as they are written in files: text, numbers, lists, or blank."""
+"""Labels as they are written in files (text, numbers, lists, or blank), and labels that may be wrong."""
 
 import json
 import logging
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from html import unescape
+from itertools import chain
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,8 +23,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
-from multitask.data.invisible import REMOVED, seen, spelled
-from multitask.data.messages import listed, plain, quote
+from multitask.data.messages import REMOVED, listed, plain, quote, seen, spelled
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -114,6 +116,37 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
 logger = logging.getLogger("multitask")
 
 MOST_CLASSES = 1000
+RARE, SIMILAR = 10, 0.85
+"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
+NO_VALUE = (
+    *(
+        "n/a",
+        "na",
+        "n.a.",
+        "nan",
+        "-nan",
+        "null",
+        "none",
+        "nil",
+        "-",
+        "--",
+        "–",
+        "—",
+        "?",
+        "<na>",
+        "#na",
+        "#n/a",
+        "#n/a n/a",
+    ),
+    *("#null!", "#value!", "#ref!", "#div/0!", "#name?", "#num!"),
+)
+"""What people and programs write where there is no label."""
+SEPARATORS = ",;|/"
+"""What may stand between several labels."""
+Counts = Mapping[str, int]
+"""The number of rows of each label."""
+Hint = tuple[list[str], str, str]
+"""Labels, what they may be, and what helps then."""
 LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
 ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
@@ -196,6 +229,22 @@ class Labelled(Task):
             others = np.maximum(len(training) - counts, 1)
             weights = tuple((others / counts if several else len(training) / (len(names) * counts)).tolist())
         return replace(self, labels=self.labels or names, class_weights=weights)
+
+    def hints(self, examples: Examples) -> list[str]:
+        """A line for each kind of labels that may be wrong: written in several ways, misspelt, or missing values.
+
+        Declared names of classes are taken to be right. Empty if there are too many labels to compare.
+        """
+        if examples.labels is None or self.labels or len(examples.classes) > MOST_CLASSES:
+            return []
+        rows = rows_by_label(examples.labels, len(examples.classes)).tolist()
+        counts = dict(zip(examples.classes, rows, strict=True))
+        lines = []
+        for names, what, remedy in chain(_written(self, counts), _lists(self, counts), _misspelt(self, counts)):
+            each = (f"{spelled(name)} ({counts[name]:,} row{'s' * (counts[name] != 1)})" for name in names)
+            shown = listed(each, most=8)
+            lines.append(f"{examples.source}: {shown}: perhaps {what}; if so, {remedy}; if not, declare labels")
+        return lines
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         if self.log_odds:
@@ -284,3 +333,51 @@ def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64
     if labels.ndim == 2:
         return labels.sum(axis=0).astype(np.int64)
     return np.bincount(labels.astype(np.int64), minlength=classes)
+
+
+def _written(task: Task, counts: Counts) -> Iterator[Hint]:
+    """Missing values, several ways to write a label, and quotes."""
+    if missing := [name for name in counts if name.casefold() in NO_VALUE]:
+        values = ", ".join(map(spelled, missing))
+        yield missing, "there is no label", f"set missing = [{values}] in tasks.{task.name}"
+    for meant, *others in _groups(counts):
+        if others:
+            yield [meant, *others], "one label, written in several ways", _correct(task, others, meant)
+    alone = [meant for meant, *others in _groups(counts) if not others]
+    if quoted := [name for name in alone if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'"]:
+        yield quoted, "the quotes are not part of the label", "remove them, or a space before them"
+
+
+def _groups(counts: Counts) -> Iterable[list[str]]:
+    """Labels that are alike, those with most rows first; without missing values."""
+    groups = defaultdict(list)
+    for name in sorted(counts, key=lambda name: -counts[name]):
+        if name.casefold() not in NO_VALUE:
+            groups[normal_form(name)].append(name)
+    return groups.values()
+
+
+def _lists(task: Task, counts: Counts) -> Iterator[Hint]:
+    """Of several labels, those with a part that is in another one, too; of classes, those whose parts are classes."""
+    several = task.kind == "multilabel"
+    for separator in SEPARATORS.replace(getattr(task, "label_separator", ""), ""):
+        parts = {name: {part.strip() for part in name.split(separator)} for name in counts if separator in name}
+        uses = Counter(chain(counts, *parts.values()))
+        shared = {part for part in uses if uses[part] > 1}
+        if found := [name for name in parts if (parts[name] & shared if several else parts[name] <= counts.keys())]:
+            kind = "" if several else 'kind = "multilabel" and '
+            yield found, "several labels", f'set {kind}label_separator = "{separator}" in tasks.{task.name}'
+
+
+def _misspelt(task: Task, counts: Counts) -> Iterator[Hint]:
+    """Rare labels that are similar to frequent ones."""
+    for name in [name for name, *others in _groups(counts) if not others]:
+        frequent = {other.casefold(): other for other in counts if counts[other] >= RARE * counts[name]}
+        for similar in get_close_matches(name.casefold(), frequent, n=1, cutoff=SIMILAR):
+            meant = frequent[similar]
+            yield [name, meant], "the first is misspelt", _correct(task, [name], meant)
+
+
+def _correct(task: Task, others: Sequence[str], meant: str) -> str:
+    aliases = ", ".join(f"{spelled(other)} = {spelled(meant)}" for other in others)
+    return f"correct the file, or add aliases = {{ {aliases} }} to tasks.{task.name}"

@@ -21,8 +21,7 @@ from multitask.data.messages import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, Format, MissingSplitError, OpenTable, RowsFrom, value_of
 from multitask.tasks.kinds import Regression
-from multitask.tasks.label_hints import NO_VALUE, label_hints
-from multitask.tasks.labels import number
+from multitask.tasks.labels import NO_VALUE, number
 from multitask.tasks.task import Split, Task, TaskFiles
 
 logger = logging.getLogger("multitask")
@@ -69,7 +68,7 @@ def load_test_rows(task: Task) -> Examples | None:
 def load_training_rows(task: Task) -> tuple[Task, Examples]:
     """The training rows, and the task with everything that they decide: names of classes, their weights, the range."""
     examples = load_rows(task, "train")
-    if hints := label_hints(task, examples):
+    if hints := task.hints(examples):
         more = f" ({len(hints) - 1} more; `multitask data check` lists them)" if len(hints) > 1 else ""
         logger.warning("%s%s", hints[0], more)
     task = task.learned(examples)

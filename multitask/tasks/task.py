@@ -196,6 +196,10 @@ class Task(ABC):
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         """Labels as numbers, [rows] or [rows, labels], and the classes' names. Learns the classes if none are known."""
 
+    def hints(self, examples: Examples) -> list[str]:
+        """Lines that say which labels of rows may be wrong, and what helps then."""
+        return []
+
     @abstractmethod
     def learned(self, training: Examples) -> Self:
         """The task with everything that its training rows decide. Raises InputError if they do not suffice."""

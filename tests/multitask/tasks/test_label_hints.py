@@ -8,10 +8,9 @@ import pytest
 
 from minbert.files import read_toml
 from multitask.data.examples import Examples
-from multitask.data.invisible import spelled
+from multitask.data.messages import spelled
 from multitask.data.tables import RowsFrom
 from multitask.tasks.declarations import task_of
-from multitask.tasks.label_hints import label_hints
 from multitask.tasks.read_examples import read_examples
 from multitask.tasks.task import Task
 
@@ -25,7 +24,8 @@ def read(folder: Path, written: list[str], kind: str = "classification", **field
 
 
 def hints(folder: Path, written: list[str], kind: str = "classification", **fields: Any) -> list[str]:
-    found = label_hints(*read(folder, written, kind, **fields))
+    task, examples = read(folder, written, kind, **fields)
+    found = task.hints(examples)
     assert all(hint.startswith(f"{folder / 'x.tsv'}: ") for hint in found)
     return [hint.removeprefix(f"{folder / 'x.tsv'}: ") for hint in found]
 
@@ -58,7 +58,7 @@ def test_labels_that_are_alike_are_pointed_out_with_what_makes_them_one(tmp_path
     assert hint.endswith(" to tasks.x; if not, declare labels")
     (tmp_path / "advice.toml").write_text(hint.partition("add ")[2].partition(" to tasks.x")[0], encoding="utf-8")
     task, examples = read(tmp_path, labels, kind, **read_toml(tmp_path / "advice.toml"))
-    assert (set(examples.classes), label_hints(task, examples)) == ({alike[0], "other", "another thing"}, [])
+    assert (set(examples.classes), task.hints(examples)) == ({alike[0], "other", "another thing"}, [])
     assert hints(tmp_path, labels, kind, labels=[*dict.fromkeys(labels)]) == []
 
 
@@ -121,5 +121,5 @@ def test_scores_on_a_small_part_of_the_declared_range_are_pointed_out(bounds, la
     task = task_of("x", {"kind": "regression", "text": "q", "label": "c", "range": bounds})
     rows = Examples(([str(label) for label in labels],), np.array(labels, np.float32), (), None, "x.csv")
     expected = f"x.csv: x: the labels are from {labels[0]} to {labels[-1]}, but their range from "
-    found = label_hints(task, rows)
+    found = task.hints(rows)
     assert [hint[: len(expected)] for hint in found] == [expected] * told

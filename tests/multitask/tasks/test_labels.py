@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.data.invisible import is_blank, spelled
+from multitask.data.messages import is_blank, spelled
 from multitask.tasks.labels import class_order, flag, label_name, number, parts
 
 
