@@ -174,8 +174,7 @@ def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.Temp
     return folder
 
 
-@pytest.fixture(scope="module")
-def few_resamples() -> Iterator[None]:
+def resampling_little() -> Iterator[None]:
     """Resample a fifth as often as in a report, for scores that are far apart."""
     from multitask.experiments import table_results  # with pandas: not for every test
 
@@ -183,3 +182,6 @@ def few_resamples() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_results, "resampled_scores", few)
         yield
+
+
+few_resamples = pytest.fixture(scope="module")(resampling_little)

@@ -3,7 +3,6 @@
 import math
 import re
 import shutil
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -32,7 +31,7 @@ def example(monkeypatch: pytest.MonkeyPatch):
     SCHEDULERS.pop("easy_first", None)
 
 
-def test_the_page_lists_every_example_of_at_most_80_lines() -> None:
+def test_the_page_lists_every_example_of_at_most_80_lines():
     page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     for name in NAMES:
         assert f"({name}.py)" in page
@@ -40,9 +39,7 @@ def test_the_page_lists_every_example_of_at_most_80_lines() -> None:
         assert sum(map(bool, lines)) <= 80
 
 
-def test_the_course_training_loop_learns_the_rows_that_it_repeats(
-    example, small_data: Path, one_layer: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_course_training_loop_learns_the_rows_that_it_repeats(example, small_data, one_layer, capsys):
     loop = example("course_training_loop")
     loop.main(small_data, str(one_layer), steps=2, batch=4)
     assert re.search(r"dev: sentiment [\d.]+, paraphrase [\d.]+, similarity -?[\d.]+$", capsys.readouterr().out)
@@ -67,9 +64,7 @@ def test_the_course_training_loop_learns_the_rows_that_it_repeats(
     )
 
 
-def test_the_own_loss_is_the_mean_over_all_negatives_and_trains(
-    example, small_data: Path, one_layer: Path, tmp_path: Path
-) -> None:
+def test_the_own_loss_is_the_mean_over_all_negatives_and_trains(example, small_data, one_layer, tmp_path):
     module = example("own_loss")
     u, v = torch.nn.functional.normalize(torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0)), dim=2)
     cosine = (u @ v.T).tolist()
@@ -82,9 +77,7 @@ def test_the_own_loss_is_the_mean_over_all_negatives_and_trains(
     assert len({*scores.values()}) == 2
 
 
-def test_the_own_scheduler_trains_the_first_task_before_the_others(
-    example, small_data: Path, one_layer: Path, tmp_path: Path
-) -> None:
+def test_the_own_scheduler_trains_the_first_task_before_the_others(example, small_data, one_layer, tmp_path):
     module = example("own_scheduler")
     batches = {name: [np.array([0]), np.array([1])] for name in ("a", "b", "c")}
     updates = module.EasyFirst.arrange(None, batches, np.random.default_rng(0))
@@ -95,7 +88,7 @@ def test_the_own_scheduler_trains_the_first_task_before_the_others(
     assert {*module.main(small_data, str(one_layer), tmp_path, rows=16)} == {"average", "easy_first"}
 
 
-def test_the_nearest_text_of_a_text_is_itself(example, one_layer: Path, tmp_path: Path) -> None:
+def test_the_nearest_text_of_a_text_is_itself(example, one_layer, tmp_path):
     file = tmp_path / "texts.txt"
     texts = ["the film is good", "\n", "how do i cook rice", "a dog runs in the park"]
     file.write_text("\n".join(texts), encoding="utf-8")
@@ -104,7 +97,7 @@ def test_the_nearest_text_of_a_text_is_itself(example, one_layer: Path, tmp_path
     assert all(len(row) == 3 for row in nearest)
 
 
-def test_optunas_best_settings_are_trained_on_all_rows(example, one_layer: Path, tmp_path: Path) -> None:
+def test_optunas_best_settings_are_trained_on_all_rows(example, one_layer, tmp_path):
     pytest.importorskip("optuna")
     score = example("settings_with_optuna").main(str(one_layer), tmp_path, trials=2, rows=16)
     assert 0 <= score <= 1

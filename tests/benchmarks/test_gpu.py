@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` keeps what a part measured, and its measurements see what is wrong."""
+"""`python -m benchmarks.gpu` keeps what a part measured; timings take turns; measurements see what is wrong."""
 
 import sys
 import time
@@ -8,8 +8,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks import gpu, pretrain
+from benchmarks import gpu, measure, pretrain
 from benchmarks.gpu import Outcome, Sizes, compared, equality, run_part
+from benchmarks.measure import added_memory, alternate, table
 from multitask.stages.pretrain import Pretraining
 
 ROW = "print('{\"value\": 1}', flush=True); "
@@ -89,3 +90,24 @@ def test_speeds_are_compared_by_their_medians(sizes, monkeypatch):
     row = compared({"plain": [10.0, 50.0, 20.0], "ours": [30.0, 40.0, 90.0]}, "tiny", sizes)
     work = 6 * 2 * (4 * 32**2 + 2 * 32 * 64)
     assert row == {"plain": 20, "ours": 40, "ours / plain": 2.0, "utilisation": round(40 * work / 1e9, 3)}
+
+
+# Timings take turns and leave the first round out; memory is that of a new process; tables are Markdown.
+
+
+def test_sides_take_turns_and_the_first_round_does_not_count():
+    called: list[tuple[str, int]] = []
+    seconds = alternate({name: lambda k, name=name: called.append((name, k)) for name in "ab"}, 2)
+    assert called == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert {name: len(taken) for name, taken in seconds.items()} == {"a": 2, "b": 2}
+    assert min(min(taken) for taken in seconds.values()) >= 0
+
+
+def test_added_memory_is_what_the_peak_grows_by(monkeypatch):
+    peaks = [10.0]
+    monkeypatch.setattr(measure, "peak_memory", lambda: max(peaks))
+    assert added_memory(lambda: peaks.append(15.0)) == 5
+
+
+def test_a_table():
+    assert list(table(["a", "b"], [["x", 1]])) == ["| a | b |", "| --- | ---: |", "| x | 1 |"]

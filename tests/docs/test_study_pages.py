@@ -35,13 +35,13 @@ CLAIMS, CONTRASTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "c
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
-def test_a_page_has_the_verdicts_of_the_list(page: Path) -> None:
+def test_a_page_has_the_verdicts_of_the_list(page):
     text = page.read_text(encoding="utf-8")
     assert with_verdicts(text, pandas.read_csv(CLAIMS, keep_default_na=False)) == text
 
 
 @pytest.mark.slow
-def test_the_lists_of_claims_and_contrasts_have_the_numbers_of_the_results() -> None:
+def test_the_lists_of_claims_and_contrasts_have_the_numbers_of_the_results():
     for file, expected in ((CLAIMS, all_verdicts()), (CONTRASTS, all_contrasts())):
         assert file.read_text(encoding="utf-8") == expected.to_csv(index=False, lineterminator="\n")
 
@@ -91,7 +91,7 @@ def known_numbers(decimals: int) -> Known:
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
-def test_every_number_with_an_interval_is_that_of_results(page: Path) -> None:
+def test_every_number_with_an_interval_is_that_of_results(page):
     text = page.read_text(encoding="utf-8")
     named = {of for part in OF_NO_TABLE.findall(text) for of in with_intervals(part)}
     shown = with_intervals(OF_NO_TABLE.sub("", text))
@@ -100,7 +100,7 @@ def test_every_number_with_an_interval_is_that_of_results(page: Path) -> None:
     assert unknown == []
 
 
-def test_a_number_of_no_result_is_found() -> None:
+def test_a_number_of_no_result_is_found():
     known = known_numbers(3)
     of_claims = with_intervals(pandas.read_csv(CLAIMS, keep_default_na=False).number[0]).pop()
     assert is_known(of_claims, known)
@@ -110,7 +110,7 @@ def test_a_number_of_no_result_is_found() -> None:
     }  # fmt: skip
 
 
-def test_what_few_steps_teach_stands_beside_the_most_frequent_labels() -> None:
+def test_what_few_steps_teach_stands_beside_the_most_frequent_labels():
     """The lowest and highest means of the report's tables, and the majorities of its dev sets and of the recipe's."""
     found = Results.load(PAGES / "results" / "multitask-report-small.parquet").tables
     tables = {of.description.table: of for of in found}
@@ -137,12 +137,12 @@ def test_what_few_steps_teach_stands_beside_the_most_frequent_labels() -> None:
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
-def test_a_page_is_read_in_five_minutes(page: Path) -> None:
+def test_a_page_is_read_in_five_minutes(page):
     text = re.sub(r"<!--.*?-->|```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len([word for word in text.split() if re.search(r"\w", word)]) <= 1500
 
 
-def test_every_figure_is_drawn_and_shown() -> None:
+def test_every_figure_is_drawn_and_shown():
     shown = {name for page in FILES for name in re.findall(r"\]\(figures/([\w-]+)\.svg\)", page.read_text("utf-8"))}
     assert shown == set(FIGURES) == {file.stem for file in (PAGES / "figures").iterdir()}
 
@@ -158,7 +158,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[PresetResults, Pat
     return results, folder
 
 
-def test_published_results_tell_what_runs_tell(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
+def test_published_results_tell_what_runs_tell(report, tmp_path):
     """Scores, curves and probes are the same; an interval is that of the paired t test, without other examples."""
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
@@ -182,7 +182,7 @@ def test_published_results_tell_what_runs_tell(report: tuple[PresetResults, Path
     assert HELD_OUT not in found.runs["defaults"][0].sources
 
 
-def test_a_claim_s_row_gets_the_number_and_the_verdict(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
+def test_a_claim_s_row_gets_the_number_and_the_verdict(report, tmp_path):
     publish(report[1], tmp_path / "results" / "new.parquet", ["objectives"])
     row = "| <!-- new plain --> All fail. | old | old |"
     text = with_verdicts(
@@ -194,9 +194,7 @@ def test_a_claim_s_row_gets_the_number_and_the_verdict(report: tuple[PresetResul
         with_verdicts(row.replace("plain", "other"), all_verdicts(tmp_path))
 
 
-def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
-    report: tuple[PresetResults, Path], tmp_path: Path
-) -> None:
+def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(report, tmp_path):
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives", "gradient"])
     (tmp_path / "results" / "runs").mkdir()
@@ -216,9 +214,7 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(
     assert markdown_text(without_runs.number.iloc[0]) in other
 
 
-def test_a_measure_of_training_has_no_interval_over_examples(
-    report: tuple[PresetResults, Path], tmp_path: Path
-) -> None:
+def test_a_measure_of_training_has_no_interval_over_examples(report, tmp_path):
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
     (tmp_path / "results" / "runs").mkdir()
@@ -227,9 +223,7 @@ def test_a_measure_of_training_has_no_interval_over_examples(
     assert (covers["margin"], covers["smaller-gap-in-batches"]) == ("seeds and dev examples", "seeds")
 
 
-def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
-    report: tuple[PresetResults, Path], tmp_path: Path
-) -> None:
+def test_runs_whose_scores_differ_from_the_published_ones_are_refused(report, tmp_path):
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives"])
     publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["objectives"])
@@ -240,7 +234,7 @@ def test_runs_whose_scores_differ_from_the_published_ones_are_refused(
         all_verdicts(tmp_path)
 
 
-def test_runs_of_another_start_are_not_added_to_a_file(report: tuple[PresetResults, Path], tmp_path: Path) -> None:
+def test_runs_of_another_start_are_not_added_to_a_file(report, tmp_path):
     runs = report[0]
     publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])
     shutil.copytree(runs.folder, tmp_path / "runs")
@@ -249,9 +243,7 @@ def test_runs_of_another_start_are_not_added_to_a_file(report: tuple[PresetResul
         publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 
 
-def test_tables_that_are_not_named_stay_as_they_are_published(
-    report: tuple[PresetResults, Path], tmp_path: Path
-) -> None:
+def test_tables_that_are_not_named_stay_as_they_are_published(report, tmp_path):
     file = tmp_path / "new.parquet"
     publish(report[1], file, ["objectives"])
     publish(report[1], file, ["gradient"])
@@ -261,7 +253,7 @@ def test_tables_that_are_not_named_stay_as_they_are_published(
         publish(report[1], file, ["u"])
 
 
-def test_trials_of_the_best_recipe_have_every_column() -> None:
+def test_trials_of_the_best_recipe_have_every_column():
     with (ROOT / "docs" / "best" / "trials.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert rows
@@ -270,7 +262,7 @@ def test_trials_of_the_best_recipe_have_every_column() -> None:
     assert all(float(row[low]) < float(row[value]) < float(row[high]) for row in rows if row[low])
 
 
-def test_the_best_recipe_s_page_has_the_numbers_of_its_trials() -> None:
+def test_the_best_recipe_s_page_has_the_numbers_of_its_trials():
     """Intervals are those of trials, but that of the gain, which is paired over the seeds that both have."""
     page = (ROOT / "docs" / "best" / "index.md").read_text(encoding="utf-8")
     trials = pandas.read_csv(ROOT / "docs" / "best" / "trials.csv", dtype={"seed": str})
@@ -289,7 +281,7 @@ def test_the_best_recipe_s_page_has_the_numbers_of_its_trials() -> None:
     assert all(f"{value:.3f}" in page for value in ensembles)
 
 
-def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path: Path) -> None:
+def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path):
     """Predictions have the digits of float16, all else is the same."""
     runs = write_store(tmp_path / "runs", ["2", "objectives", "simulations"], as_published)
     model = next(runs.glob("pretrain-2-*"))

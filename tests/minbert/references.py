@@ -18,9 +18,6 @@ from minbert import BertModel, PackedBatch
 from minbert.checkpoint import under_their_names
 from minbert.errors import InputError
 
-# Models of transformers with random weights, and how far our encoder is from them in fp32, in value and gradient.
-
-
 VALUES, GRADIENTS = 1e-5, 1e-4  # limits of fp32
 TEXT = (
     "the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed it's isn't why? "

@@ -10,9 +10,6 @@ from minbert.attention import attend_by_flash, attend_in_grid, attend_in_narrow_
 from minbert.dropout import dropout
 from minbert.packing import PackedBatch
 
-# Attention is softmax(Q Kᵀ / √head size) V for every head, in wide and narrow grids.
-
-
 BATCH, SEQ, HEADS, SIZE = 3, 5, 4, 6
 LENGTHS = (5, 2, 1)
 

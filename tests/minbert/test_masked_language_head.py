@@ -25,9 +25,6 @@ from multitask import SentenceEncoder
 from multitask.models.sentence_encoder import load_encoder
 from tests.minbert.references import IDS, random_reference, rewrite, stored_tensors
 
-# The masked-language-model head equals transformers' head, whether loaded from a checkpoint or saved in one.
-
-
 SHAPE = (2, 24, 3, 40, 40, 2)
 CLASSES = {"bert": BertForMaskedLM, "roberta": RobertaForMaskedLM}
 

@@ -23,9 +23,6 @@ from minbert.train_vocabulary import train_tokenizer
 from tests.conftest import SPECIALS, word_piece
 from tests.minbert.references import composed_sentences
 
-# Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains.
-
-
 VARIED = [
     "",
     " ",

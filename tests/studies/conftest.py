@@ -19,10 +19,13 @@ from multitask.training.settings import OptimizerConfig
 from studies.engine.presets import GIVEN
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig
+from tests.conftest import resampling_little
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 MULTITASK = replace(REPORT, epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
+
+few_resamples = pytest.fixture(scope="package", autouse=True)(resampling_little)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,6 @@ from multitask.base import keys as machine
 from multitask.base.device import generator_states, restore_generators, start
 from multitask.base.keys import machine_name, processor
 
-# Devices that are not there are refused in one line; states of random generators are restored.
-
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has MPS")
 @pytest.mark.parametrize(

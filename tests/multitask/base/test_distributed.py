@@ -19,9 +19,6 @@ from multitask.base import distributed
 from multitask.base.locks import exclusive
 from multitask.cli.main import main
 
-# What ranks gather and add up, with threads for processes; test_ranks.py starts processes.
-
-
 RANKS = 3
 
 

@@ -18,9 +18,6 @@ from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator, torch_seed
 from tests.conftest import ROOT
 
-# Each use of random numbers has its own stream, by a name that stands once in the code.
-
-
 FILES = [path for package in ("minbert", "multitask", "studies") for path in sorted((ROOT / package).rglob("*.py"))]
 STREAMS = [
     (0, "a"),

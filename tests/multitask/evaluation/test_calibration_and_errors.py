@@ -37,9 +37,6 @@ from multitask.tasks.read_examples import load_rows
 from tests.conftest import with_files
 from tests.multitask.declared import declared_tasks
 
-# Calibration, scores of classes and the worst errors, against scikit-learn, closed forms and slow loops.
-
-
 RNG = np.random.default_rng(0)
 ROWS = 400
 LABELS = RNG.integers(3, size=ROWS)

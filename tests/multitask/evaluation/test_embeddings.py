@@ -28,8 +28,6 @@ from multitask.evaluation.suites import SUITES
 from multitask.objectives.geometry import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
-# Scores of similarity equal scipy's, those of retrieval scikit-learn's and a brute-force ranking.
-
 
 def test_cosines_are_scipys():
     first, second = np.random.default_rng(0).standard_normal((2, 50, 8)).astype(np.float32)

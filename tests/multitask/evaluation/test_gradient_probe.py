@@ -28,9 +28,6 @@ from ..objectives.batches import (
     value_and_gradient,
 )
 
-# The probe finds the components that each loss has in closed form, on random and on awkward batches alike.
-
-
 POSITIVES_ONLY = [objective for objective in ALL_OBJECTIVES if objective.takes_labels == "none"]
 MANY_PAIRS = random_batch(4, pairs=12, dim=5, noise=0.5)  # more sentences than dimensions
 NEAR = Batch("near", MANY_PAIRS.anchors + 3, MANY_PAIRS.positives + 3)  # every negative is hard

@@ -16,9 +16,6 @@ from multitask.evaluation.suites import SUITES, SuiteResult
 from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 
-# Pages of a suite's results: order of columns, published rows, marks, and valid LaTeX.
-
-
 STS_NAMES = [entry.name for entry in SUITES["sts"].sets]
 
 

@@ -26,8 +26,6 @@ from multitask.evaluation.statistics import (
 )
 from multitask.tasks.scores import Metric
 
-# Intervals and tests: compared with scipy, slow loops and exact cases; their error rates on simulated data.
-
 
 def outputs(measure, examples, models, generator):
     """Labels [examples] and predictions [models, examples] of models that are right more often than not."""

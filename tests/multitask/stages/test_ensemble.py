@@ -34,9 +34,6 @@ from multitask.stages.settings import EnsembleConfig, FinetuneConfig
 from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
-# Ensembles against plain numpy: averages, greedy selection, soups, and what the stage and the command write.
-
-
 TRAINED = ("sentiment", "paraphrase", "similarity")
 CPU = start("cpu", "fp32")
 STEMS = {task: COURSE_TASKS[task].prediction_file for task in TRAINED}

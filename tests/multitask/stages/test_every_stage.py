@@ -29,9 +29,6 @@ from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
 from tests.multitask.training.schedulers.toy import needs, tasks_of
 
-# What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall.
-
-
 FAST = OptimizerConfig(learning_rate=1e-3)
 AVERAGED = OptimizerConfig(learning_rate=1e-3, ema_decay=0.7, layer_decay=0.5)
 BOTH = RegularisationConfig(smart_weight=1.0, r_drop_weight=1.0)

@@ -11,8 +11,6 @@ from multitask.objectives import OBJECTIVES, build_objective
 from multitask.training.contrastive_source import backward_in_chunks, contrastive_batches, excluded_negatives
 from multitask.training.settings import NegativesConfig
 
-# Which sentences of a batch are negatives: against brute force, and in a training step.
-
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor]:
     """Cosines of anchors and positives, and a mask of a few known duplicates."""

@@ -30,8 +30,6 @@ from tests.multitask.training.toy import (
     steps_of,
 )
 
-# The loop equals one written out by hand; it evaluates, watches and stops when it should.
-
 
 def by_hand(config: OptimizerConfig) -> tuple[Problem, list[dict[str, float]]]:
     """AdamW (Loshchilov & Hutter 2019, algorithm 2), clipping and schedule, written out; losses and norms by step."""

@@ -23,9 +23,6 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Batch, losses_of
 from tests.conftest import SPECIALS
 
-# Scores of units against finite differences and true removals.
-
-
 RUNTIME = start("cpu", "fp32")
 
 

@@ -278,7 +278,6 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, PresetRecord, Path
         assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     whole: tuple[Preset, PresetRecord, Path],
 ) -> None:
@@ -400,7 +399,6 @@ def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Pre
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_command_line_runs_plans_reports_and_says_what_failed(
     recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,8 +36,6 @@ from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 STSB, MR = SETS["sts"][5], SETS["transfer"][0]
 ROWS = 20  # of a class
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
-
 
 @pytest.fixture(scope="module")
 def with_suites(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Recipes:

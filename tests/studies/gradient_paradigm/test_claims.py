@@ -1,19 +1,27 @@
-"""Verdicts on the gradient papers' claims follow from results: what decides, what is left out, what is not tested."""
+"""Verdicts on the gradient papers' claims follow from results; theorems hold; effects of components are fits."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import Row
+from multitask.objectives import unit
+from multitask.objectives.mixed_components import RATIOS, Negatives
 from studies.gradient_paradigm import simulated_numbers
+from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
 from studies.gradient_paradigm.simulated_numbers import fall
 from studies.gradient_paradigm.study import STUDY
-from studies.gradient_paradigm.tables_of_losses import MODIFIED
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.report.claims import judge
 from tests.studies.gradient_paradigm.published import (
     WITHOUT_DISSIPATION,
@@ -21,7 +29,7 @@ from tests.studies.gradient_paradigm.published import (
     falls_as_published,
     probed_as_published,
 )
-from tests.studies.synthetic import write_store
+from tests.studies.synthetic import without_rows, write_store
 
 CLAIMS = STUDY.claims
 Verdicts = Mapping[str, tuple[str, str]]
@@ -43,7 +51,7 @@ def trained(runs: Path, *keys: str, seeds: int = 3, **how: Any) -> Verdicts:
 @pytest.mark.parametrize(
     ("modified", "status"), [(0.9, "shown"), (0.3, "equivalent or opposite"), (0.6, "equivalent or opposite")]
 )
-def test_only_losses_that_are_ineffective_must_become_effective(modified: float, status: str, tmp_path: Path) -> None:
+def test_only_losses_that_are_ineffective_must_become_effective(modified, status, tmp_path):
     """MHS is as good as InfoNCE, and worse with components. At 0.6 the others are better, but not comparable."""
 
     def quality(key: str, row: Row, task: str) -> float:
@@ -56,7 +64,7 @@ def test_only_losses_that_are_ineffective_must_become_effective(modified: float,
     assert "; left out: MHS less InfoNCE " in evidence
 
 
-def test_a_loss_that_may_be_effective_already_does_not_refute_its_repair(tmp_path: Path) -> None:
+def test_a_loss_that_may_be_effective_already_does_not_refute_its_repair(tmp_path):
     """MHS is lower than InfoNCE by about the margin of comparable losses, and worse with components."""
 
     def quality(key: str, row: Row, task: str) -> float:
@@ -66,7 +74,7 @@ def test_a_loss_that_may_be_effective_already_does_not_refute_its_repair(tmp_pat
     assert (found, "not known whether it is needed" in evidence) == ("open", True)
 
 
-def test_scored_similarity_tasks_overrule_the_dev_set(tmp_path: Path) -> None:
+def test_scored_similarity_tasks_overrule_the_dev_set(tmp_path):
     def quality(key: str, row: Row, task: str) -> float:
         if key == "objectives-suites":
             return 0.5 if row.key == "infonce" else 0.8
@@ -78,13 +86,13 @@ def test_scored_similarity_tasks_overrule_the_dev_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_measure_of_training_needs_three_seeds(seeds: int, tmp_path: Path) -> None:
+def test_a_measure_of_training_needs_three_seeds(seeds, tmp_path):
     found = trained(tmp_path, "decoupled", seeds=seeds)
     assert {found[key][0] for key in ("overfits", "does-not-overfit", "not-reflected")} == {"not tested here"}
     assert found["decoupled"][1].endswith("(one seed: intervals do not cover other seeds)") == (seeds == 1)
 
 
-def test_trainings_shorter_than_the_authors_do_not_show_that_nothing_overfits(tmp_path: Path) -> None:
+def test_trainings_shorter_than_the_authors_do_not_show_that_nothing_overfits(tmp_path):
     tables = PresetResults.read(write_store(tmp_path, ["decoupled"]), "sample").finished_tables
     short = verdicts(tables)
     for run in (run for of in tables["decoupled"].runs.values() for run in of):
@@ -104,7 +112,7 @@ def test_trainings_shorter_than_the_authors_do_not_show_that_nothing_overfits(tm
         ("closer to positive", 0.99, "nearer-more-often", "nearly all anchors come closer with either ratio"),
     ],
 )
-def test_what_could_not_show_is_not_tested(statistic: str, value: float, claim: str, told: str, tmp_path: Path) -> None:
+def test_what_could_not_show_is_not_tested(statistic, value, claim, told, tmp_path):
     found = trained(tmp_path, "gradient", probe=lambda row: {**probed_as_published(row), statistic: value})
     for key in (claim, f"{claim}-in-batches"):
         assert found[key][0] == "not tested here"
@@ -116,7 +124,7 @@ def test_what_could_not_show_is_not_tested(statistic: str, value: float, claim: 
     [(0.5, 0.9, "equivalent or opposite"), (0.9, 0.2, "not tested here")],
     ids=["the metric is worse too", "no score is lower"],
 )
-def test_metrics_hide_what_decoupled_losses_lose(quality: float, alignment: float, status: str, tmp_path: Path) -> None:
+def test_metrics_hide_what_decoupled_losses_lose(quality, alignment, status, tmp_path):
     def probe(row: Row) -> dict[str, float]:
         return {**probed_as_published(row), "alignment": alignment if row.key in WITHOUT_DISSIPATION else 0.5}
 
@@ -126,14 +134,14 @@ def test_metrics_hide_what_decoupled_losses_lose(quality: float, alignment: floa
     assert trained(tmp_path, "decoupled", quality=score, probe=probe)["not-reflected"][0] == status
 
 
-def test_where_dissipation_falls_is_interpolated_between_columns() -> None:
+def test_where_dissipation_falls_is_interpolated_between_columns():
     where = {"positive_means": np.radians([5.0, 0.0]), "negative_means": np.radians([0, 10, 20, 30])}
     falls = fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), SimpleNamespace(**where), 0.25)
     assert np.degrees(falls[0]) == pytest.approx(17.5 - 5)
     assert np.isinf(falls[1])
 
 
-def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart() -> None:
+def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart():
     """A fall along a straight line from 1 to 0 over one radian: an error moves either end by as much."""
     means = np.linspace(0, 1, 101)
     simulations = SimpleNamespace(
@@ -145,3 +153,79 @@ def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart() -> 
     [width] = simulated_numbers.gaps_of_the_fall(simulations).values()  # type: ignore[arg-type]
     assert width.value == pytest.approx(0.8)
     assert width.interval() == pytest.approx((0.8 - 2 * 0.0196, 0.8 + 2 * 0.0196), abs=1e-5)
+
+
+# The statements that are labelled theorems hold for whatever hypothesis draws; results do not vote on them.
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@given(SEEDS, st.integers(2, 200), st.floats(0.003, 1), st.floats(1.01, 10))
+def lower_temperature(seed: int, negatives: int, temperature: float, factor: float) -> None:
+    """The derivative of log(1 / weight) = log Σ_j e^{(s_j − s_max)/τ} in 1/τ is a mean of s_j − s_max, at most 0."""
+    drawn = torch.from_numpy(np.random.default_rng(seed).standard_normal(negatives))
+    cosines = Negatives.of_cosines(unit(drawn))
+    low, high = cosines.hardest_weight(temperature), cosines.hardest_weight(factor * temperature)
+    assert low > high or 1 - high < 1e-12  # fp64 cannot tell weights so near to 1 from each other
+
+
+@given(st.floats(0.001, math.pi), st.floats(0.001, math.pi))
+def ratio_of_met(first: float, second: float) -> None:
+    """d_hardest / d_positive, and distances on the sphere rise with angles."""
+    assume(abs(first - second) > 1e-6)
+    positive, negative = sorted((first, second))
+    angles = torch.tensor([positive, negative], dtype=torch.float64)
+    assert RATIOS["met"](angles[0], angles[1]) > 1
+
+
+CHECKS: dict[str, Callable[[], None]] = {"lower-temperature": lower_temperature, "ratio-met": ratio_of_met}
+
+
+@pytest.mark.parametrize("key", [claim.key for claim in STUDY.claims if claim.kind == "theorem"])
+def test_a_theorem_holds(key):
+    CHECKS[key]()
+
+
+# Effects against a least-squares fit, and by hand.
+
+
+FACTORS = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("factors", [FACTORS, FACTORS[:2], FACTORS[:1]], ids=len)
+def test_effects_are_twice_the_coefficients_of_a_least_squares_fit(factors):
+    cells = [frozenset(subset) for subset in subsets(factors)]
+    values = np.random.default_rng(0).normal(size=(len(cells), 3))  # [cells, seeds]
+    coded = {f: np.array([1 if f in cell else -1 for cell in cells]) for f in factors}
+    design = np.stack(
+        [np.prod([coded[f] for f in subset] or [np.ones(len(cells))], axis=0) for subset in subsets(factors)]
+    )
+    fitted = np.linalg.lstsq(np.repeat(design.T, 3, axis=0), values.ravel(), rcond=None)[0]
+    means = dict(zip(cells, values.mean(axis=1), strict=True))
+    for subset, coefficient in zip(subsets(factors)[1:], fitted[1:], strict=True):
+        found = sum(weight * means[cell] for cell, weight in effect(factors, subset).items())
+        assert found == pytest.approx(2 * coefficient)
+
+
+def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(tmp_path):
+    results = PresetResults.read(write_store(tmp_path, ["components"], as_published), "sample")
+    [table] = results.tables
+    found = effects_of_components(table)
+    losses = found.index.get_level_values(0)
+    assert dict(losses.value_counts()) == {loss: 3 if loss == "mhs" else 7 for loss in NON_CONTRASTIVE}
+    points = {row.key: row.point for row in table.table.rows if row.point["loss"] == "vicreg"}
+    on, off = (
+        [table.mean(key, "similarity") for key, point in points.items() if ("weight" in point["components"]) == is_on]
+        for is_on in (True, False)
+    )
+    weight = found.loc["vicreg", "weight"]
+    assert weight.difference == pytest.approx(np.mean(on) - np.mean(off))
+    assert weight.low < weight.difference < weight.high
+    assert weight.significant
+    section = factorial_section(results)
+    assert len(section.table) == len(found)
+    less = without_rows(table, "loss=vicreg,components=none")
+    assert "vicreg" not in effects_of_components(less).index.get_level_values(0)
+    one = replace(table, runs={key: runs[:1] for key, runs in table.runs.items()})
+    assert not any("×" in name for _, name in effects_of_components(one).index)  # interactions need three seeds

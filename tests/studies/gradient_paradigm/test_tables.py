@@ -7,7 +7,7 @@ import pytest
 
 from multitask.experiments.tables import Experiment, Node
 from multitask.stages.settings import PretrainConfig
-from studies.engine.presets import PRESETS, PresetName
+from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_losses import (
     OBJECTIVES,
@@ -29,7 +29,7 @@ def configs(recipes: Recipes, make: Make) -> dict[str, PretrainConfig]:
     return {key: node.config for key, node in models.items() if isinstance(node.config, PretrainConfig)}
 
 
-def test_the_components_are_every_subset_on_every_loss(recipes: Recipes) -> None:
+def test_the_components_are_every_subset_on_every_loss(recipes):
     parts = ("dissipation", "weight", "ratio")
     cells = set()
     found = configs(recipes, components)
@@ -44,7 +44,7 @@ def test_the_components_are_every_subset_on_every_loss(recipes: Recipes) -> None
     assert cells == full | {("mhs", d, False, r) for d in (False, True) for r in (False, True)}
 
 
-def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: Recipes) -> None:
+def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes):
     names = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}
     default, *others = gradient(recipes).table.rows
     found = configs(recipes, gradient)
@@ -70,13 +70,13 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
         (few_negatives, {"objective", "sampling"}),
     ],
 )
-def test_rows_differ_in_what_is_compared_only(recipes: Recipes, make: Make, varied: set[str]) -> None:
+def test_rows_differ_in_what_is_compared_only(recipes, make, varied):
     found = list(configs(recipes, make).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
 
 
 @pytest.mark.parametrize("name", ["sample", "paper", "paradigm-roberta"])
-def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tuning(name: PresetName) -> None:
+def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tuning(name):
     recipes = PRESETS[name]
     models = objectives_supervised(recipes).models
     alone = models.pop("source=none,objective=none")
@@ -96,7 +96,7 @@ def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tun
 
 
 @pytest.mark.parametrize("name", ["small", "paper"])
-def test_rows_of_other_sizes_choose_the_best_of_equally_many_checkpoints(name: PresetName) -> None:
+def test_rows_of_other_sizes_choose_the_best_of_equally_many_checkpoints(name):
     of_data = [config for config in configs(PRESETS[name], data_sizes).values() if config.train_limit]
     assert {config.train_limit // config.batch_size // config.evaluate_every for config in of_data} == {4}
     apart = [config.batch_size * config.evaluate_every for config in configs(PRESETS[name], batch_sizes).values()]

@@ -25,9 +25,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     return found
 
 
-def test_statistics_of_the_components_are_those_of_held_out_sentences(
-    tmp_path: Path, drawn: Drawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_of_the_components_are_those_of_held_out_sentences(tmp_path, drawn, monkeypatch):
     results = PresetResults.read(write_store(tmp_path, ["gradient"], probe=probed_as_published, seeds=1), "sample")
     probed, asked = RunResult.probed, []
     monkeypatch.setattr(RunResult, "probed", lambda run, **what: asked.append(what["place"]) or probed(run, **what))
@@ -36,7 +34,7 @@ def test_statistics_of_the_components_are_those_of_held_out_sentences(
     assert [len(of) for of in drawn] == 3 * [7, 8, 7]  # values of margin, temperature, ratio
 
 
-def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path: Path, drawn: Drawn) -> None:
+def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path, drawn):
     key = "decoupled"
     runs = write_store(tmp_path, [key], probe=probed_as_published, seeds=3)
     parts = ["dev score", "the alignment part", "the uniformity part", "alignment of two", "uniformity of two"]

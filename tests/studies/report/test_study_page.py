@@ -17,8 +17,6 @@ from tests.studies.gradient_paradigm.published import as_published, falls_as_pub
 from tests.studies.report.test_report import Page, tables_below
 from tests.studies.synthetic import SEEDS, write_store
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
-
 STUDIED = ("simulations", "objectives", "gradient")
 
 
@@ -29,7 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(store: Path, few_resamples: None) -> PresetResults:
+def results(store: Path) -> PresetResults:
     return PresetResults.read(store, "sample")
 
 

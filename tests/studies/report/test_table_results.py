@@ -146,7 +146,7 @@ def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_th
     assert found.column(1).low.isna().all()
 
 
-def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path, few_resamples: None) -> None:
+def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path) -> None:
     """Of five classes and of two that are equally frequent; similarity and means have none."""
     results = PresetResults.read(write_store(tmp_path, ["2"], as_published), "sample")
     [found] = scores_as_data(results).tables

@@ -17,8 +17,6 @@ from studies.sparse_cse.tables import SCORES, WHOLE, pruned
 from tests.studies.results_in_memory import Trained, results_of
 from tests.studies.synthetic import TABLES, Quality, without_rows, write_store
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
-
 
 def as_claimed(key: str, row: Row, task: str) -> float:
     """An optimum at a low share by score, at another for TREC; nothing of the kind at random."""
@@ -51,21 +49,21 @@ def verdicts(of: PresetResults, kind: str = "claim") -> dict[str, tuple[str, str
     return {one.key: (one.status, one.evidence) for one in judged[judged.kind == kind].itertuples()}
 
 
-def test_a_score_that_only_beats_chance_does_not_tell_what_is_harmful(tmp_path: Path) -> None:
+def test_a_score_that_only_beats_chance_does_not_tell_what_is_harmful(tmp_path):
     status, evidence = verdicts(results(tmp_path, better_than_random_only))["better-than-random"]
     assert status == "equivalent or opposite"
     assert "less the whole −0.1" in evidence
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
-def test_a_missing_row_leaves_claims_untested(share: float, claimed: PresetResults) -> None:
+def test_a_missing_row_leaves_claims_untested(share, claimed):
     less = without_rows(claimed.tables[0], pruned(share, "score"))
     found = {key: status for key, (status, _) in verdicts(with_table(claimed, less)).items()}
     assert {found["similarity-rises"], found["transfer-rises"]} == {"not tested here"}
     assert found["better-than-random"] == ("not tested here" if share == 0.05 else "shown")
 
 
-def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_is_compared_with_random_draws(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "intervals", lambda panels, *_: drawn.append(panels))
     key, draws = "sparsity-scores", np.random.default_rng(0)

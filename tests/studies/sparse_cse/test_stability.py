@@ -1,7 +1,6 @@
 """How stable the score is: the measures agree with hand counts, and a whole run has all comparisons."""
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ def units(heads: list[float], neurons: list[float]) -> Units:
     return Units(layers(heads), layers(neurons))
 
 
-def test_ranks_are_compared_over_all_layers() -> None:
+def test_ranks_are_compared_over_all_layers():
     rising = [float(number) for number in range(20)]
     swapped = [1.0, 0.0, 3.0, 2.0, *rising[4:]]
     moved = [*rising[2:], 0.0, 1.0]  # the lowest two are the last
@@ -38,9 +37,7 @@ def test_ranks_are_compared_over_all_layers() -> None:
     assert list(neurons.correlation) == pytest.approx([1.0, 1.0, 1.0])
 
 
-def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
-    tiny_encoder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(tiny_encoder, small_data, tmp_path, monkeypatch):
     seen: list[tuple[Units, Units]] = []
     original = agreements
     monkeypatch.setattr(
@@ -65,7 +62,7 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
     assert kinds["mean"].to_list() == scored["mean"].to_list()
 
 
-def test_two_kinds_agree_in_what_they_share() -> None:
+def test_two_kinds_agree_in_what_they_share():
     """A batch's noise is small beside what the kinds do not share."""
     draws = np.random.default_rng(0)
     shared = draws.normal(size=1000)
@@ -81,7 +78,7 @@ def test_two_kinds_agree_in_what_they_share() -> None:
     assert agreement(first, equal, 3)["mean"].to_list() == pytest.approx([mean], abs=1e-4)
 
 
-def test_more_pairs_agree_as_spearman_and_brown_say() -> None:
+def test_more_pairs_agree_as_spearman_and_brown_say():
     """A batch's score is the true one with as much noise, so that k batches have a reliability of k / (k + 1)."""
     draws = np.random.default_rng(0)
     scores = draws.normal(size=1000) + draws.normal(size=(33, 1000))

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from minbert.files import write_json
 from multitask.base.runs import Run
 from multitask.experiments.table_results import RunResult
-from studies.engine.recipes import Recipes
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import removed
 from studies.sparse_cse.tables import (
@@ -26,7 +25,7 @@ from studies.sparse_cse.tables import (
 )
 
 
-def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -> None:
+def test_encoders_are_rewound_and_trained_again_as_they_were(recipes):
     experiment = sparsity_encoders(recipes)
     points = {row.key: row.point for row in experiment.table.rows}
     wholes = {point["encoder"]: experiment.models[key] for key, point in points.items() if "share" not in point}
@@ -39,7 +38,7 @@ def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -
             assert model.config == whole.config
 
 
-def test_rewound_and_kept_weights_are_those_of_the_tables_words(recipes: Recipes) -> None:
+def test_rewound_and_kept_weights_are_those_of_the_tables_words(recipes):
     models, whole = sparsity_rewinding(recipes).models, recipes.pretrain(recipes.untuned, recipes.recovery)
     rewound, trained, kept = (models[f"share=0.5,after={after}"] for after in ("rewound", "trained", "kept"))
     assert rewound == sparsity_own(recipes).models[pruned(0.5, "score")]  # computed once for both tables
@@ -48,7 +47,7 @@ def test_rewound_and_kept_weights_are_those_of_the_tables_words(recipes: Recipes
     assert models["whole-again"] == recipes.pretrain(whole, recipes.recovery)
 
 
-def test_moments_are_shorter_trainings_and_lambda_alone_varies(recipes: Recipes) -> None:
+def test_moments_are_shorter_trainings_and_lambda_alone_varies(recipes):
     models = sparsity_moments(recipes).models
     whole = models["whole"]
     for epochs in (0, 1, 2):
@@ -62,7 +61,7 @@ def test_moments_are_shorter_trainings_and_lambda_alone_varies(recipes: Recipes)
     assert left.config.uniformity_weight == 0.25
 
 
-def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None:
+def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes):
     models = sparsity_scores(recipes).models
     for share in (0.1, 0.3):
         [by_sentiment], [by_similarity] = (models[pruned(share, task)].needs for task in ("sentiment", "similarity"))
@@ -81,7 +80,7 @@ def pruned_run(folder: Path, heads: list[list[int]]) -> RunResult:
     return RunResult(folder.name, folder.name, 0, {}, chain=(Run(folder),))
 
 
-def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
+def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path):
     """Two layers; the second head of the second layer was missing before, as after an earlier pruning."""
     runs = []
     for seed, heads in enumerate(([[2, 2], [1, 1]], [[2, 1], [1, 1]])):
@@ -92,7 +91,7 @@ def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
     assert removed([]) is None
 
 
-def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
     """Of two layers with two heads and two neurons each, one row of numbers for each share with runs."""
     runs = {}
     for share, heads in ((0.1, [[2, 2], [2, 1]]), (0.5, [[2, 1], [2, 1]])):
@@ -116,7 +115,7 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path: Path, monkeypa
     assert figures.pruned_section(figures.START, results) is None
 
 
-def test_a_heat_map_has_colours_and_texts_in_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heat_map_has_colours_and_texts_in_their_cells(monkeypatch):
     drawn: list[Figure] = []
     monkeypatch.setattr(figures, "render", lambda draw, *_: draw(drawn.append(Figure()) or drawn[-1]))
     panels = {"left": np.array([[0.0, 0.4, 1.0], [0.8, 0.2, 0.6]]), "right": np.zeros((2, 3))}

@@ -24,9 +24,6 @@ from multitask.training.source import Batch, Update
 
 from .toy import UPDATE, Toy, needs, tasks_of
 
-# Schedulers within whole runs: cut and resumed, watched, in bf16.
-
-
 CONFIG = FinetuneConfig(
     MAIN_TASKS, epochs=2, batch_size=6, epoch_size=18, optimizer=OptimizerConfig(learning_rate=1e-3)
 )

@@ -19,9 +19,6 @@ from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines
 
-# Conflicts between tasks equal cosines computed by hand, and measuring them does not change the training.
-
-
 CPU = torch.device("cpu")
 PAIRS = [("sentiment", "paraphrase", 0, 1), ("sentiment", "similarity", 0, 2), ("paraphrase", "similarity", 1, 2)]
 
