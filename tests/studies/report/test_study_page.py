@@ -47,7 +47,7 @@ def test_the_page_has_every_claim_and_stands_alone(results: PresetResults, repor
     found, page = judged(results), Page(html)
     (counts,) = tables_below(markdown, "# The study")
     numbers = {name: list(map(int, cells)) for name, cells in counts.items() if "(" in name}
-    assert sum(map(sum, numbers.values())) == len(found) == 81
+    assert sum(map(sum, numbers.values())) == len(found) > 80
     beyond = {name: of for name, of in numbers.items() if name.endswith(", beyond the paper")}
     assert sum(map(sum, beyond.values())) == (found.kind == "beyond the paper").sum() > 2
     assert not any(of[-1] for of in beyond.values())  # theorems are the papers' own
