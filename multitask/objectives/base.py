@@ -91,6 +91,8 @@ class Objective:
     takes_hard_negatives: ClassVar[bool] = False
     compares_within_views: ClassVar[bool] = False
     """Whether two anchors, or two positives, can be negatives of each other."""
+    predicts: ClassVar[bool] = False
+    """Whether anchors are predictions by a further head, and positives are embeddings of a momentum encoder."""
     takes_labels: ClassVar[Literal["none", "similarity from 0 to 1", "0 or 1"]] = "none"
 
     @classmethod

@@ -1,7 +1,7 @@
 """Contrastive pre-training on dropout views (SimCSE), Quora and NLI, with any objective (report, section 4.1)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -44,6 +44,7 @@ from multitask.training.contrastive_source import (
     load_contrastive,
 )
 from multitask.training.masked_words import MaskedSource
+from multitask.training.momentum import Momentum, MomentumSource
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, Update
 
 pretrain = partial(run_stage, PRETRAIN)
@@ -66,11 +67,18 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
+    make: Callable[..., ContrastiveSource] = ContrastiveSource
+    if config.momentum is not None:
+        predicts = config.objective.build().predicts
+        momentum = Momentum(begin.encoder, projection, begin.pooling, config.momentum, predicts)
+        module["momentum"] = momentum
+        make = partial(MomentumSource, momentum=momentum, queue=config.queue)
     module.to(run.runtime.device)
     begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
     more = config.train_limit, config.max_length, config.partners, config.matryoshka
     sources = {
-        name: load_contrastive(name, data, config, begin.tokenizer, projection, *more) for name in config.sources
+        name: load_contrastive(name, data, config, begin.tokenizer, projection, *more, make=make)
+        for name in config.sources
     }
     dev, has_positives = None, False
     if task is not None:

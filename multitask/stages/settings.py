@@ -192,6 +192,13 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Keep the embedding layer of the start weights: its tables and its norm."""
     chunk: Count | None = None
     """Gradient caching: encode this many rows at a time on each rank, for batches that do not fit into memory."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Embed positives by a copy of the encoder without gradient, whose weights are a moving average of the trained
+    ones: each step's count this many times as much as the next step's, e.g. 0.995 (MoCo v2, arXiv 2003.04297; with
+    --objective byol, BYOL, arXiv 2006.07733). Default: no copy."""
+    queue: Annotated[int, Field(ge=0)] = 1024
+    """With momentum: how many of the last batches' positives are further negatives of each anchor, under every loss
+    that takes hard negatives."""
     mlm_weight: AtLeastZero = 0.0
     """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1). 0 switches it off."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
@@ -212,6 +219,10 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     def __post_init__(self) -> None:
         if self.probe_held_out is not None and self.probe_every is None:
             raise InputError("probe_held_out has no effect without probe_every; set both")
+        if self.momentum is None and self.queue != PretrainConfig.queue:
+            raise InputError("queue has no effect without momentum; set both")
+        if self.momentum is not None and self.chunk is not None:
+            raise InputError("chunk cannot be combined with momentum, whose queue takes the place of large batches")
 
 
 PRETRAIN_OPTIONS = (

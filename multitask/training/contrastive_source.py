@@ -15,7 +15,7 @@ from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, RowNumbers, epoch_rows, tokenise, warn_of_tokens
+from multitask.data.examples import Examples, RowNumbers, Tokens, epoch_rows, tokenise, warn_of_tokens
 from multitask.models.compute_in_batches import leading
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
@@ -77,8 +77,7 @@ class ContrastiveSource(TrainingSource):
         self.compared: Compared | None = None  # of the last batch, without gradients
 
     def inputs(self, rows: RowNumbers) -> Inputs:
-        ids = [tokens[row] for tokens in self.columns for row in rows]
-        return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
+        return inputs_of(self.columns, rows)
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         return BatchLoss(*self.loss_of_views(self.project(embeddings), rows))
@@ -88,39 +87,59 @@ class ContrastiveSource(TrainingSource):
 
         Without a projection, vectors of smaller sizes end in zeros, which change no product of two vectors.
         """
-        sized = torch.cat([self.projection(leading(embeddings, size)) for size in self.sizes], dim=1)
-        return sized.float().unflatten(0, (len(self.columns), -1))
+        return self._project(embeddings, self.projection, len(self.columns))
+
+    def _project(self, embeddings: Tensor, projection: nn.Module, columns: int) -> Tensor:
+        sized = torch.cat([projection(leading(embeddings, size)) for size in self.sizes], dim=1)
+        return sized.float().unflatten(0, (columns, -1))
 
     def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss on projected embeddings [columns, own rows, sizes * dim] of a batch, and values to monitor.
 
         What is monitored and kept as `compared` is of the largest size.
         """
-        views = distributed.gather(views, len(rows), dim=1)
-        duplicates = self._duplicates(rows, views.device)
+        return self.loss_of_batch(distributed.gather(views, len(rows), dim=1), rows)
+
+    def loss_of_batch(
+        self, views: Tensor, rows: RowNumbers, further: Tensor | None = None, excluded: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same of all ranks' embeddings [columns, rows, sizes * dim].
+
+        `further` are more hard negatives [further, sizes * dim], except where `excluded` [rows, further] is True.
+        """
+        duplicates, hard_duplicates = self._duplicates(rows, views.device)
+        if excluded is not None:
+            own = excluded.new_zeros(len(rows), (len(views) - 2) * len(rows))
+            hard_duplicates = torch.cat([own if hard_duplicates is None else hard_duplicates, excluded], dim=1)
         if (places := self.places(rows)) is not None:
             views = views.flatten(0, 1)[torch.from_numpy(places).to(views.device, non_blocking=True)]
             rows = rows[places[0] % len(rows)]  # of each pair
-        sized = views.chunk(len(self.sizes), dim=2)
-        losses, watched = zip(*(self._loss_of_size(part, rows, *duplicates) for part in reversed(sized)), strict=True)
-        return torch.stack(losses).mean(), watched[-1]
+        hard = [*views[2:], *([] if further is None else [further])]
+        compared = [*views[:2], *([torch.cat(hard)] if hard else [])]
+        sized = zip(*(part.chunk(len(self.sizes), dim=1) for part in compared), strict=True)
+        found = [self._loss_of_size(parts, rows, duplicates, hard_duplicates) for parts in reversed([*sized])]
+        return torch.stack([loss for loss, _ in found]).mean(), found[-1][1]
 
     def _loss_of_size(
-        self, views: Tensor, rows: RowNumbers, duplicates: Tensor | None, hard_duplicates: Tensor | None
+        self,
+        parts: tuple[Tensor, ...],
+        rows: RowNumbers,
+        duplicates: Tensor | None,
+        hard_duplicates: Tensor | None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same of the vectors [columns, rows, dim] of one size."""
-        anchors, positives, *more = views.unbind()
+        """The same of the vectors of one size: anchors and positives [rows, dim], maybe hard negatives [hard, dim]."""
+        anchors, positives, *more = parts
         hard = more[0] if more else None
-        with torch.no_grad(), torch.autocast(views.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(anchors.device.type, enabled=False):
             u, v = unit(anchors), unit(positives)
             cosines = u @ v.T
         excluded = excluded_negatives(cosines, rows, duplicates, self.config.sampling)
         learns = self.objective.takes_labels != "none"
-        labels = labels_to_tensor(self.labels[rows], views.device) if learns and self.labels is not None else None
+        labels = labels_to_tensor(self.labels[rows], anchors.device) if learns and self.labels is not None else None
         loss = self.objective(anchors, positives, hard, labels, excluded, hard_duplicates)
         anchors, positives = anchors.detach(), positives.detach()
         self.compared = anchors, positives, None if hard is None else hard.detach(), excluded, hard_duplicates
-        with torch.no_grad(), torch.autocast(views.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(anchors.device.type, enabled=False):
             count = len(u)
             watched = {
                 "alignment": alignment(u, v),
@@ -158,6 +177,12 @@ class ContrastiveSource(TrainingSource):
             return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
 
         return mask(among_positives), mask(among_hard)
+
+
+def inputs_of(columns: Sequence[Tokens], rows: RowNumbers) -> Inputs:
+    """Token sequences of some columns' rows, column by column."""
+    ids = [tokens[row] for tokens in columns for row in rows]
+    return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
 
 def excluded_negatives(
@@ -217,10 +242,12 @@ def load_contrastive(
     partners: int | None = None,
     sizes: tuple[int, ...] = (),
     option: str = "--sources",
+    make: Callable[..., ContrastiveSource] = ContrastiveSource,
 ) -> ContrastiveSource:
     """A contrastive source by name, read up to `train_limit` rows; see `ContrastiveSource` and `source_named`.
 
     With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
+    `make` takes the arguments of `ContrastiveSource`, and makes a source with a momentum encoder.
 
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
@@ -254,8 +281,10 @@ def load_contrastive(
             f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
             "choose random, or another objective, e.g. infonce"
         )
+    if objective.predicts and make is ContrastiveSource:
+        raise InputError(f"{objective.name} compares with a momentum encoder; add --momentum 0.995 to `pretrain`")
     share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA else 1.0
-    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config, sizes, share)
+    return make(paired, groups, objective, projection, tokenizer, max_length, config, sizes, share)
 
 
 def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int) -> nn.Module:

@@ -70,11 +70,12 @@ def sparsity_own(recipes: Recipes) -> Experiment:
 
 @dataclass(frozen=True)
 class Encoder:
-    """An encoder's name, training objective, and shape if it is not the start weights' shape."""
+    """An encoder's name, objective, shape if it is not the start weights' shape, and the momentum of its positives'."""
 
     name: str
     objective: ObjectiveConfig
     shape: tuple[ModelType, str] | None = None
+    momentum: float | None = None
 
 
 ENCODERS = {
@@ -82,6 +83,8 @@ ENCODERS = {
     "align_uniform": Encoder("alignment and uniformity", ObjectiveConfig("align_uniform")),  # the score's own loss
     "vicreg-modified": Encoder("VICReg, modified", OBJECTIVES["vicreg-modified"]),
     "infonce-4x256": Encoder("InfoNCE, BERT, 4 layers of 256", OBJECTIVES["infonce"], ("bert", "4x256")),
+    "moco": Encoder("MoCo v2, momentum 0.995", OBJECTIVES["infonce"], momentum=0.995),
+    "byol": Encoder("BYOL, momentum 0.995", ObjectiveConfig("byol"), momentum=0.995),
 }
 ENCODER_SHARES = (0.05, 0.2)
 
@@ -94,7 +97,8 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
     lines: list[GridLine] = []
     for key, encoder in ENCODERS.items():
         start = recipes.untuned if encoder.shape is None else from_scratch(recipes, SHAPES[encoder.shape])
-        trained_so = replace(recipes, recovery=replace(recipes.recovery, objective=encoder.objective))
+        recovery = replace(recipes.recovery, objective=encoder.objective, momentum=encoder.momentum)
+        trained_so = replace(recipes, recovery=recovery)
         whole = recipes.pretrain(start, trained_so.recovery)
         lines.append((Row.at({"encoder": key}, f"{encoder.name}: nothing removed"), whole))
         for row, left in _curve(trained_so, whole, start, ENCODER_SHARES):

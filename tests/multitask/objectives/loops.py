@@ -321,6 +321,10 @@ def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Te
     return view(u, v, hard) + view(v, u, none(hard))
 
 
+def byol(o: Objective, u: Rows, v: Rows, false: Mask, hard: Hard) -> Tensor:
+    return mean([2 - 2 * dot(x, y.detach()) for x, y in zip(u, v, strict=True)])
+
+
 LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask, Hard], Tensor]] = {
     "infonce": infonce,
     "arccon": infonce,
@@ -335,6 +339,7 @@ LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask, Hard], Tensor]] = {
     "mixed": mixed,
     "mhe": mhe,
     "mhs": mhs,
+    "byol": byol,
     "vicreg": gradient_form,
     "barlow_twins": gradient_form,
 }

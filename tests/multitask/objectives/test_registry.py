@@ -42,6 +42,7 @@ VICREG = ObjectiveConfig.of("vicreg", uniformity_weight=1, dissipation=0.3, weig
         "mhs(uniformity_weight=1.0, dissipation=None, ratio=None)",
         "barlow_twins(uniformity_weight=30.0, dissipation=None, weight=None, ratio=None, power=None)",
         "vicreg(uniformity_weight=30.0, dissipation=None, weight=None, ratio=None, power=None)",
+        "byol()",
         "cosine()",
         "cosent(scale=20.0)",
         "quora_pairs(temperature=0.05, form=bounded)",

@@ -64,6 +64,8 @@ OTHERS: list[dict[str, Any]] = [
     {"sources": ("quora",), "negative_pairs": "literal"},
     {"sources": ("quora", "nli"), "objective": ObjectiveConfig("vicreg")},
     {"chunk": 8},
+    {"sources": ("unlabelled", "nli"), "momentum": 0.9},
+    {"objective": ObjectiveConfig("byol"), "momentum": 0.9},
     {"mlm_weight": 0.1},
 ]
 

@@ -25,7 +25,7 @@ from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.optimizer import Optimizer, build_adamw
 from multitask.training.schedulers import SCHEDULERS
-from multitask.training.settings import OptimizerConfig, RegularisationConfig
+from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
 from tests.multitask.training.schedulers.toy import needs, tasks_of
 
@@ -38,6 +38,11 @@ FUSE = FuseConfig(replace(SUPERVISED, epochs=2, batch_size=6, train_limit=16, op
 CASES: dict[str, tuple[Any, Any]] = {
     "finetune": (finetune, replace(FINETUNE, optimizer=AVERAGED, regularisation=BOTH, batch_size=6, train_limit=16)),
     "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=3, chunk=3, mlm_weight=0.1, probe_every=3, train_limit=24)),
+    "moco": (pretrain, replace(PRETRAIN, momentum=0.9, queue=20, mlm_weight=0.1, train_limit=24)),
+    "byol": (
+        pretrain,
+        replace(PRETRAIN, momentum=0.9, objective=ObjectiveConfig("byol"), probe_every=3, train_limit=24),
+    ),
     "mlm": (mlm, MlmConfig(batch_size=8, epochs=2, dev_share=0.2, evaluate_every=3, optimizer=FAST)),
     "fuse": (fuse, FUSE),
 }
@@ -163,7 +168,7 @@ def test_what_is_not_the_encoder_has_the_heads_learning_rate(case, problem):
     encoder = {id(p) for p in found.module["encoder"].parameters()}
     assert {rates[name] for name in encoder} == {1e-5}
     assert {rate for name, rate in rates.items() if name not in encoder} == {1e-3}
-    assert len(rates) == len(list(found.module.parameters()))
+    assert len(rates) == sum(p.requires_grad for p in found.module.parameters())
 
 
 # Regularised fine-tuning of a tiny encoder: with every scheduler, and however pairs are read.

@@ -44,7 +44,7 @@ def test_every_anchor_has_as_many_random_ones_in_both_directions(rows, kept, see
     assert counts == [count - one_fewer, *[count] * (rows - 1)]
 
 
-@pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if kind.takes_labels == "none"])
+@pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if kind.takes_hard_negatives])
 @pytest.mark.parametrize("kept", [1, 2, 5])
 def test_an_anchors_gradient_has_as_many_random_negatives_under_every_loss(name, kept):
     if (name, kept) == ("dcl_positive", 1):

@@ -1,0 +1,139 @@
+"""Momentum encoders: positives are embedded by a slow copy of the encoder that gets no gradient (MoCo, BYOL).
+
+The copy's weights k follow the trained weights q: before each step, k ← m k + (1 − m) q. Anchors (queries) are embedded
+by the trained encoder, everything else (keys) by the copy.
+
+MoCo v2: the keys of the last batches wait in a queue, where they are further negatives of every anchor. The paper
+compares an anchor with the queue alone; here the batch's other keys count, too, as if they were in the queue already.
+BYOL: no negatives; a predictor on the queries, and both views are queries and keys in turn. Unlike the papers' heads,
+those here have no batch norm.
+
+Sources: He et al. 2020, arXiv 1911.05722, section 3; Chen et al. 2020, arXiv 2003.04297; Grill et al. 2020, arXiv
+2006.07733, section 3.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from multitask.base import distributed
+from multitask.data.examples import RowNumbers
+from multitask.models.compute_in_batches import PoolingMethod, pool
+from multitask.training.contrastive_source import ContrastiveSource, build_projection, inputs_of
+from multitask.training.source import Inputs
+
+
+class Queue(nn.Module):
+    """The newest keys of one source, the latest batch first."""
+
+    keys: Tensor  # [size, dim]
+    identities: (
+        Tensor  # [size, 2] numbers of the texts of each key's anchor and of its own; -1 where there is no key yet
+    )
+
+    def __init__(self, size: int, dim: int, device: torch.device) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(size, dim, device=device))
+        self.register_buffer("identities", torch.full((size, 2), -1, device=device))
+
+    def add(self, keys: Tensor, identities: Tensor) -> None:
+        """Add a batch's keys [rows, dim] with their identities [rows, 2]; the oldest leave."""
+        size = len(self.keys)
+        self.keys = torch.cat([keys, self.keys])[:size]
+        self.identities = torch.cat([identities, self.identities])[:size]
+
+    def excluded(self, identities: Tensor, mask_duplicates: bool) -> Tensor:
+        """Which keys are no negatives of anchors with these identities [rows, 2]: [rows, size] bool."""
+        anchor, positive = identities[:, None].unbind(-1)  # [rows, 1]
+        earlier, key = self.identities.unbind(-1)  # [size]
+        missing = (key < 0).expand(len(identities), -1)
+        return missing | (key == anchor) | (key == positive) | (earlier == anchor) if mask_duplicates else missing
+
+
+class Momentum(nn.Module):
+    """The copy of encoder and projection, the queues, and the predictor, which alone is trained.
+
+    All of it is a part of a run's saved state, and none of the model.
+    """
+
+    def __init__(
+        self, encoder: BertModel, projection: nn.Module, pooling: PoolingMethod, momentum: float, predicts: bool
+    ) -> None:
+        super().__init__()
+        self.trained = encoder, projection  # in a tuple, so that they are no parts of this module
+        self.encoder, self.projection = deepcopy(self.trained)
+        self.requires_grad_(requires_grad=False)
+        self.predictor = build_projection("mlp" if predicts else "none", encoder.config.hidden_size)
+        self.pooling = pooling
+        self.momentum = momentum
+        self.queues = nn.ModuleList()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the copy's weights towards the trained ones."""
+        for own, trained in zip((self.encoder, self.projection), self.trained, strict=True):
+            for mine, theirs in zip(own.parameters(), trained.parameters(), strict=True):
+                mine.lerp_(theirs, 1 - self.momentum)
+
+    def queue(self, size: int, dim: int) -> Queue:
+        """A new, empty queue."""
+        self.queues.append(found := Queue(size, dim, next(self.parameters()).device))
+        return found
+
+
+class MomentumSource(ContrastiveSource):
+    """A contrastive source whose positives and hard negatives are keys.
+
+    Args:
+        momentum: embeds the keys, and predicts them from the queries if the objective does.
+        queue: how many keys are further negatives, if the objective takes hard negatives.
+        arguments: those of `ContrastiveSource`.
+
+    Raises:
+        InputError: the rows have labels.
+    """
+
+    def __init__(self, *arguments: Any, momentum: Momentum, queue: int) -> None:
+        super().__init__(*arguments)
+        if self.labels is not None:
+            raise InputError("momentum is for rows without labels; leave it out, or take --negative-pairs left_out")
+        self.momentum = momentum
+        self.queries = 2 if self.objective.predicts else 1
+        size = queue if self.objective.takes_hard_negatives else 0
+        self.queue = momentum.queue(size, momentum.encoder.config.hidden_size * len(self.sizes))
+
+    def inputs(self, rows: RowNumbers) -> Inputs:
+        return inputs_of(self.columns[: self.queries], rows)
+
+    def project(self, embeddings: Tensor) -> Tensor:
+        return self._project(embeddings, nn.Sequential(self.projection, self.momentum.predictor), self.queries)
+
+    @torch.no_grad()
+    def keys(self, rows: RowNumbers, device: torch.device) -> Tensor:
+        """The keys of the rows' sentences: of all columns if both views are queries, else of all but the anchors."""
+        columns, copy = self.columns[self.queries % 2 :], self.momentum
+        batch = PackedBatch.from_sequences(inputs_of(columns, rows).ids).to(device)
+        embeddings = pool(copy.encoder.forward_packed(batch), batch, copy.pooling)
+        return self._project(embeddings, copy.projection, len(columns))
+
+    def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
+        self.momentum.follow()
+        keys = self.keys(distributed.own(rows), views.device)
+        whole = distributed.gather(torch.cat([views, keys]), len(rows), dim=1)
+        if self.objective.predicts:
+            first, second, key_of_first, key_of_second = whole
+            swapped, _ = self.loss_of_batch(torch.stack([second, key_of_first]), rows)
+            loss, watched = self.loss_of_batch(torch.stack([first, key_of_second]), rows)
+            return loss + swapped, watched
+        pairs = np.stack([identity[rows] for identity in self.identities[:2]], axis=1)
+        identities = torch.from_numpy(pairs).to(views.device, non_blocking=True)
+        excluded = self.queue.excluded(identities, self.config.mask_duplicates)
+        found = self.loss_of_batch(whole, rows, self.queue.keys, excluded)
+        self.queue.add(whole[1].detach(), identities)
+        return found
