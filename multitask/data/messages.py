@@ -1,7 +1,4 @@
-"""How readers report a bad row (one line that names file, row and what was expected), and how they show names.
-
-A text of nothing but characters that nobody sees, such as a zero-width space, is blank, and messages spell them.
-"""
+"""How readers report a bad row (one line that names file, row and what was expected), and how they show names."""
 
 import json
 import logging
@@ -17,6 +14,15 @@ from minbert.files import file_size
 
 LOGGER = logging.getLogger("multitask")
 STANDARD_INPUT = "/dev/stdin"
+INVISIBLE = (
+    "\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Controls, what Unicode calls default ignorable, and the empty Braille pattern; as in a class of a regular expression.
+
+Private and unassigned characters may have a shape.
+"""
+REMOVED = re.compile(f"[{INVISIBLE}]")
 
 T = TypeVar("T")
 OnProblem = Callable[[str], None]
@@ -70,28 +76,6 @@ def checked(path: Path, read: Callable[[Path], T]) -> T:
 def damaged(path: Path, error: Exception) -> InputError:
     """The error of a file that cannot be read as what its name says."""
     return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")
-
-
-INVISIBLE = (
-    "\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
-"""Controls, what Unicode calls default ignorable, and the empty Braille pattern; as in a class of a regular expression.
-
-Private and unassigned characters may have a shape.
-"""
-BLANK = re.compile(rf"[\s{INVISIBLE}]*")
-REMOVED = re.compile(f"[{INVISIBLE}]")
-
-
-def is_blank(text: str) -> bool:
-    """Whether nobody sees anything of a text."""
-    return BLANK.fullmatch(text) is not None
-
-
-def seen(text: str) -> str:
-    """A text without the white space around it; empty if it is blank."""
-    return "" if is_blank(text) else text.strip()
 
 
 def spelled(text: str) -> str:

@@ -7,10 +7,21 @@ from functools import cache
 
 from minbert.errors import InputError
 from minbert.files import NO_TEXT
-from multitask.data.messages import quote, seen
+from multitask.data.messages import INVISIBLE, quote
 from multitask.data.tables import FileRow, Format, OpenTable, value_of
 
+BLANK = re.compile(rf"[\s{INVISIBLE}]*")
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)
+
+
+def is_blank(text: str) -> bool:
+    """Whether nobody sees anything of a text, as of a zero-width space."""
+    return BLANK.fullmatch(text) is not None
+
+
+def seen(text: str) -> str:
+    """A text without the white space around it; empty if it is blank."""
+    return "" if is_blank(text) else text.strip()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.messages import LOGGER, listed, quote, seen
+from multitask.data.messages import LOGGER, listed, quote
+from multitask.data.texts import seen
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task

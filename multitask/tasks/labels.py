@@ -23,7 +23,8 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
-from multitask.data.messages import REMOVED, listed, plain, quote, seen, spelled
+from multitask.data.messages import REMOVED, listed, plain, quote, spelled
+from multitask.data.texts import seen
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -19,9 +19,10 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
 from multitask.base.random_streams import generator
 from multitask.data.examples import Examples, RowNumbers, drawn_rows, texts_of
-from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse, seen
+from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
+from multitask.data.texts import seen
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.read_examples import load_rows, load_training_rows

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.data.messages import is_blank, spelled
+from multitask.data.messages import spelled
+from multitask.data.texts import is_blank
 from multitask.tasks.labels import class_order, flag, label_name, number, parts
 
 
