@@ -5,7 +5,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from minbert.files import sha256_of_file
 from multitask.base.options import RunOptions
@@ -83,6 +86,18 @@ def weights(artefact: Run) -> dict[str, str]:
 def history(artefact: Run) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl but for their times."""
     return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    """The gradients that a module holds; it holds none afterwards."""
+    found = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    module.zero_grad(set_to_none=True)
+    return found
+
+
+def embedded(encoder: nn.Module, ids: np.ndarray) -> Tensor:
+    """The mean of the states of a sentence that is read alone, [hidden]."""
+    return encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0].mean(dim=0)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig
 from tests.multitask.stages.conftest import history, weights
 from tests.multitask.training.schedulers.toy import needs, tasks_of
+from tests.multitask.training.toy import Cut
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 AVERAGED = OptimizerConfig(learning_rate=1e-3, ema_decay=0.7, layer_decay=0.5)
@@ -59,10 +60,6 @@ def with_seed(config: Any, seed: int) -> Any:
 @pytest.fixture
 def run(run_stage, one_layer):
     return partial(run_stage, start=one_layer)
-
-
-class Cut(Exception):  # noqa: N818
-    """Stands for a kill."""
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -27,7 +27,7 @@ from multitask.stages.settings import SUPERVISED, FuseConfig
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Update
 from tests.conftest import COURSE_TASKS, task_file
-from tests.multitask.stages.conftest import weights
+from tests.multitask.stages.conftest import embedded, gradients, weights
 
 CONFIG = FuseConfig(replace(SUPERVISED, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
@@ -62,10 +62,6 @@ def fusing(problem):
 
 def names(updates: list[Update]) -> list[tuple[str, ...]]:
     return [tuple(batch.source for batch in update) for update in updates]
-
-
-def gradients(module: nn.Module) -> dict[str, Tensor]:
-    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
 def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
@@ -156,30 +152,27 @@ def test_one_step_has_the_gradient_of_the_sum(objective, fusing):
     update = found.plan(0)[1]
     labelled, views = found.backward(update[:2]), found.backward(update[2:])
     apart = gradients(found.module)  # of two steps, without an optimizer between them
-    found.module.zero_grad(set_to_none=True)
     losses = found.backward(update)
     summed = gradients(found.module)
     for name, gradient in apart.items():
         torch.testing.assert_close(gradient, summed[name], rtol=1e-5, atol=1e-6)
     assert losses.terms.keys() == labelled.terms.keys() | views.terms.keys()
-    found.module.zero_grad(set_to_none=True)
 
     def embeddings(task: str, rows: np.ndarray) -> Tensor:
         data = found.training[task]
-        alone = [torch.from_numpy(column[row].astype(np.int64))[None] for column in data.columns for row in rows]
-        return torch.stack([found.model.encoder(ids).last_hidden_state[0].mean(dim=0) for ids in alone])
+        return torch.stack([embedded(found.model.encoder, column[row]) for column in data.columns for row in rows])
 
     supervised, contrastive = {}, {}
     for batch in update[:2]:
-        embedded = embeddings(batch.source, batch.rows)
+        vectors = embeddings(batch.source, batch.rows)
         labels = torch.from_numpy(found.training[batch.source].examples.labels[batch.rows])
         if batch.source == "sentiment":
-            logits = found.model.heads["sentiment"](embedded)
+            logits = found.model.heads["sentiment"](vectors)
             supervised["sentiment"] = nn.functional.cross_entropy(logits, labels.long())
         else:
-            cosine = nn.functional.cosine_similarity(*embedded.chunk(2))
+            cosine = nn.functional.cosine_similarity(*vectors.chunk(2))
             supervised["similarity"] = nn.functional.mse_loss(cosine, labels / 5)
-        projected = found.module["projection"](embedded)
+        projected = found.module["projection"](vectors)
         contrastive[batch.source] = build_objective(objective)(projected, projected)
     total = (supervised["sentiment"] + 3.0 * supervised["similarity"]) / 2
     (total + 0.3 * (contrastive["sentiment"] + contrastive["similarity"]) / 2).backward()

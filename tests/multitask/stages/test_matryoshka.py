@@ -17,14 +17,11 @@ from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import FinetuneConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
+from tests.multitask.stages.conftest import embedded, gradients
 
 SIZES = (32, 20, 5)
 PRETRAIN = PretrainConfig(batch_size=8, select="last", pooling="mean", matryoshka=SIZES)
 FINETUNE = FinetuneConfig(("similarity",), batch_size=8, epochs=1, pooling="mean", matryoshka=SIZES)
-
-
-def embedded(encoder: nn.Module, ids: np.ndarray) -> Tensor:
-    return encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state.mean(dim=1)[0]
 
 
 def through(layer: nn.Module, vector: Tensor) -> Tensor:
@@ -38,12 +35,6 @@ def projected(projection: nn.Module, vector: Tensor) -> Tensor:
     for layer in projection if isinstance(projection, nn.Sequential) else [projection]:
         vector = through(layer, vector)
     return vector
-
-
-def gradients(module: nn.Module) -> dict[str, Tensor]:
-    found = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
-    module.zero_grad()
-    return found
 
 
 def assert_equal(module: nn.Module, value: Tensor, expected: Tensor) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.files import sha256_of_file
 from multitask.base.device import Runtime
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
@@ -21,6 +20,8 @@ from multitask.training.optimizer import Optimizer
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch, Update
+from tests.multitask.stages.conftest import history, weights
+from tests.multitask.training.toy import Cut
 
 from .toy import UPDATE, Toy, needs, tasks_of
 
@@ -59,24 +60,13 @@ def problem(one_layer: Path, small_data: Path):
     return build
 
 
-def weights(artefact: Run) -> dict[str, str]:
-    return {
-        f"{path.parent.name}/{path.name}": sha256_of_file(path)
-        for path in artefact.folder.glob("checkpoints/**/*.safetensors")
-    }
-
-
 def lines(artefact: Run, watched: bool = True) -> list[dict]:
     """metrics.jsonl without times; with `watched=False` also without watched values."""
-    found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+    found = history(artefact)
     if not watched:
         for line in found:
             line["training"] = {n: v for n, v in line["training"].items() if n.split()[0] not in WATCHED}
     return found
-
-
-class Cut(Exception):  # noqa: N818
-    """Stands for a kill."""
 
 
 @pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
