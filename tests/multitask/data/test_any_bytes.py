@@ -137,7 +137,7 @@ def with_other_value(draw: st.DrawFn, value: Any) -> Any:
 
 @pytest.mark.parametrize("name", READERS)
 @given(data=st.data())
-def test_any_bytes_are_read_or_refused_in_one_line(case: Path, name: str, data: st.DataObject) -> None:
+def test_any_bytes_are_read_or_refused_in_one_line(case, name, data):
     path = case / name
     original = path.read_bytes()
     try:
@@ -152,5 +152,5 @@ def test_any_bytes_are_read_or_refused_in_one_line(case: Path, name: str, data: 
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_every_reader_takes_its_example(case: Path, name: str) -> None:
+def test_every_reader_takes_its_example(case, name):
     READERS[name](case / name)
