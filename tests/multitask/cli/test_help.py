@@ -1,4 +1,4 @@
-"""Help: every command is listed, every option is explained, and a flag means one thing."""
+"""Help lists every command and explains every option, and imports nothing heavy; bash completes all of it."""
 
 import inspect
 import os
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 
@@ -14,6 +16,7 @@ from multitask.cli.main import every_command, main
 from multitask.objectives import OBJECTIVES
 from multitask.training.schedulers import SCHEDULERS
 from tests.conftest import ROOT
+from tests.multitask.declared import model_of_every_kind
 
 COMMANDS: dict[str, Command] = {
     name: command
@@ -27,17 +30,7 @@ COMMANDS: dict[str, Command] = {
 PROMISED = {
     *("finetune", "pretrain", "mlm", "fuse", "prune", "evaluate", "predict", "ensemble", "embed", "probe", "export"),
     "distil",
-    *(
-        "search",
-        "mine",
-        "serve",
-        "explore",
-        "simulate",
-        "report",
-        "data check",
-        "data sample",
-        "data fetch",
-    ),
+    *("search", "mine", "serve", "explore", "simulate", "report", "data check", "data sample", "data fetch"),
     *(f"experiments {name}" for name in ("run", "plan", "list", "show")),
 }
 
@@ -69,12 +62,12 @@ def page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_no_command_is_lost() -> None:
+def test_no_command_is_lost():
     assert COMMANDS.keys() >= PROMISED
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)
-def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_a_line_for_each_command(arguments, capsys):
     text = page(capsys, *arguments)
     for found in every_command():
         (line,) = re.findall(rf"^  {found.name} +(\S.*)$", text, re.MULTILINE)
@@ -85,7 +78,7 @@ def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pyte
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_what_people_use_and_help_all_everything(name, capsys):
     short, whole = page(capsys, *name.split(), "--help"), page(capsys, *name.split(), "--help-all")
     options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
 
@@ -104,14 +97,14 @@ def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: p
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_a_help_text_and_a_name_of_its_own(name: str) -> None:
+def test_every_option_has_a_help_text_and_a_name_of_its_own(name):
     options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
     assert [option.flag for option in options if not option.help] == []
     assert len({option.name for option in options}) == len(options)
     assert set(COMMANDS[name].common) <= {option.name for option in options}
 
 
-def test_a_flag_means_one_thing() -> None:
+def test_a_flag_means_one_thing():
     """The first sentences of its help texts are equal in all commands."""
     meanings = defaultdict(set)
     for command in COMMANDS.values():
@@ -135,12 +128,12 @@ def test_a_flag_means_one_thing() -> None:
         ("ensemble", "model data tasks-file method"),
     ],
 )
-def test_help_begins_with_what_people_set(name: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_begins_with_what_people_set(name, first, capsys):
     flags = re.findall(r"^  --([a-z0-9-]+)", page(capsys, name, "--help"), re.MULTILINE)
     assert " ".join(flags).startswith(f"{first} ")
 
 
-def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_defaults(capsys):
     text = " ".join(page(capsys, "fuse", "--help-all").split())
     assert "(default: all-minilm-l6-v2)" in text
     assert "(default: sentiment)" in text  # of the fusion's own tasks, not of the class that declares them
@@ -159,7 +152,7 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_objectives_and_schedulers_are_named_and_explained(command, option, classes, name, capsys) -> None:
+def test_objectives_and_schedulers_are_named_and_explained(command, option, classes, name, capsys):
     text = page(capsys, command, "--help-all")
     assert f"--{option} NAME[:PARAMETER=VALUE,...]" in text
     listed = page(capsys, command, f"--help-{option}", "all").splitlines()
@@ -167,7 +160,7 @@ def test_objectives_and_schedulers_are_named_and_explained(command, option, clas
     assert page(capsys, command, f"--help-{option}", name) == classes.describe(name) + "\n"
 
 
-def test_help_and_refusals_of_settings_import_nothing_heavy() -> None:
+def test_help_and_refusals_of_settings_import_nothing_heavy():
     """In a fresh process: what nothing has imported at the end, no page or refusal has imported."""
     code = inspect.cleandoc(f"""
         import sys
@@ -184,3 +177,69 @@ def test_help_and_refusals_of_settings_import_nothing_heavy() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("usage: multitask") == 1 + len(COMMANDS)
+
+
+# The completion script completes commands, options and choices.
+
+
+COMPLETE = """
+complete_words() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_multitask; echo "${{COMPREPLY[@]}}"; }}
+complete_words multitask {words}
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> str:
+    """For bash."""
+    with redirect_stdout(StringIO()) as printed:
+        assert main(["--print-completion", "bash"]) == 0
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ('"fi"', "finetune"),
+        ('"s"', "search serve simulate"),
+        ('data ""', "check sample fetch"),
+        ('data "f"', "fetch"),
+        ('experiments "l"', "list"),
+        ('finetune "--task"', "--tasks-file --tasks --task-weights"),
+        ('finetune --epochs 3 "--save"', "--save-every --save-config"),
+        ('finetune --precision "f"', "fp32"),
+        ('data fetch "--f"', "--folder"),
+        ('data check "--h"', "--help --help-all"),
+        ('experiments run sample --engine ""', "local ray"),
+        ('finetune "x"', ""),
+    ],
+)
+def test_bash(words, expected, script):
+    command = script + COMPLETE.format(words=words)
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout.split() == expected.split()
+
+
+# Commands that people wait for import only what they need: pandas and scipy took longer than predicting three rows.
+
+
+SLOW = ("pandas", "pyarrow", "scipy", "sklearn", "matplotlib", "transformers", "torch._dynamo")
+
+
+def test_predict_and_embed_import_no_slow_package_that_they_do_not_use(tmp_path, tiny_encoder):
+    model_of_every_kind(tiny_encoder).save(tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("A gem.\nBad.\n", encoding="utf-8")
+    commands = [
+        ["predict", "--model", "model", "--task", "topic", "--input", "texts.txt", "--output", "predicted.csv"],
+        ["embed", "texts.txt", "embeddings.npy", "--model", "model"],
+    ]
+    code = (
+        "import sys; from multitask.cli.main import main; "
+        f"print([main(command) for command in {commands}], [name for name in {SLOW} if name in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.splitlines()[-1] == "[0, 0] []", ended.stderr
+    assert (tmp_path / "embeddings.npy").is_file()

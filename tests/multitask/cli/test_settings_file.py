@@ -1,10 +1,10 @@
-"""Settings in files and runs: saving and loading is a round trip, the command line overrides, errors name the key."""
+"""Settings in files and runs: saving and loading is a round trip; fields of dataclasses are options."""
 
 import json
 import tomllib
-from dataclasses import MISSING
+from dataclasses import MISSING, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, assume, given
@@ -12,10 +12,11 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.cli.arguments import Option, build, options_of
+from minbert.settings import settings
+from multitask.cli.arguments import POSITIONAL, Command, Option, build, options_of, parse
 from multitask.cli.main import main
 from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
-from multitask.stages.registry import Stage, stages
+from multitask.stages.registry import stages
 from multitask.training.settings import ObjectiveConfig, SchedulerConfig
 from tests.multitask.cli.test_help import COMMANDS
 
@@ -50,7 +51,7 @@ def values_like(option: Option) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.declared()])
 @of_hypothesis(max_examples=10, suppress_health_check=[HealthCheck.filter_too_much])  # commands refuse many settings
 @given(data=st.data())
-def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_saved_is_loaded(name, data, tmp_path_factory):
     command, path = COMMANDS[name], tmp_path_factory.getbasetemp() / "settings.toml"
     options = command.declared()
     changed = data.draw(st.lists(st.sampled_from(options), max_size=6, unique=True))
@@ -68,21 +69,21 @@ def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factor
 
 
 @pytest.mark.parametrize("stage", stages().values(), ids=lambda stage: stage.name)
-def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage) -> None:
+def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage):
     """The keys of a run's config.json are nested; those of a saved file are not."""
     for option in options_of(stage.config, values=stage.config()):
         nested: Any = "value"
         for part in reversed(option.path):
             nested = {part: nested}
-        for settings in (nested, {option.name: "value"}, {".".join(option.path): "value"}):
-            assert values_from(settings, "x", list(options_of(stage.config)), "x") == {option.name: "value"}
+        for written in (nested, {option.name: "value"}, {".".join(option.path): "value"}):
+            assert values_from(written, "x", list(options_of(stage.config)), "x") == {option.name: "value"}
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [("clip=0.5", 0.5), ("clip=none", "none"), ("optimizer.clip = 2", 2), ("clip='none'", "none"), ("clip=a=b", "a=b")],
 )
-def test_settings_on_the_command_line(text: str, value: object) -> None:
+def test_settings_on_the_command_line(text, value):
     assert settings_of([text], "x", COMMANDS["finetune"].declared()) == {"clip": value}
 
 
@@ -98,7 +99,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path: Path, capsys) -> None:
+def test_a_command_saves_what_it_used_and_repeats_it(where, tmp_path, capsys):
     file = tmp_path / "new" / "settings.toml"
     settings = ["--tasks", "sentiment", "--epochs", 1, "--epoch-size", 16, "--set", "dropout=0.2", "clip=none"]
     *_, run = call(capsys, "finetune", *where, *settings, "--save-config", file)
@@ -117,12 +118,12 @@ def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path:
     assert call(capsys, *again, "--epoch-size", 8)[-1] == other
 
 
-def test_a_run_gives_its_settings_and_models(where: list[str], tiny_encoder: Path, capsys) -> None:
+def test_a_run_gives_its_settings_and_models(where, tiny_encoder, capsys):
     *_, run = call(capsys, "prune", *where, "--score", "magnitude", "--share", 0.5, "--rewind-to", tiny_encoder)
     assert call(capsys, "prune", "--config", run, *where[4:])[-1] == run
 
 
-def test_a_label_with_a_revision(tmp_path: Path) -> None:
+def test_a_label_with_a_revision(tmp_path):
     stage = stages()["finetune"]
     options = COMMANDS["finetune"].declared()
     labels = {"start": "owner/model@main", "data": "data"}
@@ -138,7 +139,7 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_of_another_stage_is_refused(tmp_path: Path, capsys) -> None:
+def test_a_run_of_another_stage_is_refused(tmp_path, capsys):
     (tmp_path / "inputs.json").write_text('{"stage": "prune", "labels": {}}')
     (tmp_path / "config.json").write_text("{}")
     for command, takes in (("mlm", "a TOML file or a run of mlm"), ("predict", "a TOML file")):
@@ -147,15 +148,112 @@ def test_a_run_of_another_stage_is_refused(tmp_path: Path, capsys) -> None:
         assert capsys.readouterr().err == found
 
 
-def test_only_the_first_rank_saves(monkeypatch, where, tmp_path) -> None:
+def test_only_the_first_rank_saves(monkeypatch, where, tmp_path):
     monkeypatch.setenv("RANK", "1")
     assert main(["finetune", *where, "--save-config", str(tmp_path / "saved.toml"), "--start", "/no/such"]) == 2
     assert not list(tmp_path.iterdir())
 
 
-def test_a_positional_option_may_come_from_the_file(tiny_encoder: Path, tmp_path: Path, capsys) -> None:
+def test_a_positional_option_may_come_from_the_file(tiny_encoder, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("good time\n")
     file, output = tmp_path / "settings.toml", tmp_path / "e.npy"
     call(capsys, "embed", tmp_path / "text.txt", output, "--model", tiny_encoder, *CPU, "--save-config", file)
     output.unlink()
     assert call(capsys, "embed", "--config", file) == [f"{output}: 1 embeddings of size 32"]
+
+
+# Fields of dataclasses as options.
+
+
+@settings
+class Inner:
+    """What is inside.
+
+    More about it.
+    """
+
+    width: int | None = None
+    """Width,
+    in words."""
+
+
+@settings
+class Base:
+    """A base."""
+
+    place: Path = field(metadata=POSITIONAL, kw_only=True)
+    """Where."""
+
+
+@settings
+class Outer(Base):
+    """All."""
+
+    inner: Inner = field(default_factory=lambda: Inner(7))
+    names: tuple[str, ...] = ()
+    """Names."""
+    """Not a help text."""
+    mode: Literal["a", "b"] = field(default="a", metadata={"help": "Mode."})
+
+
+def test_options_are_the_fields_with_their_docstrings():
+    assert list(options_of(Outer)) == [
+        Option(("place",), Path, MISSING, "Where.", positional=True),  # required, and of the base
+        Option(("inner", "width"), int, 7, "Width, in words.", "What is inside", may_be_none=True),
+        Option(("names",), str, (), "Names.", several=True),
+        Option(("mode",), Literal["a", "b"], "a", "Mode.", choices=("a", "b")),
+    ]
+
+
+def test_values_make_the_settings():
+    values = {"place": Path("x"), "width": None, "names": ["n"], "mode": "b"}
+    built = build(Outer, list(options_of(Outer)), values)
+    assert built == Outer(place=Path("x"), inner=Inner(None), names=("n",), mode="b")
+
+
+def read(kind: Any, *arguments: str) -> Any:
+    """The value of an option `--the-name` of this type."""
+    default = field(default=None, metadata={"help": "A name."})
+    options = settings(type("Options", (), {"__annotations__": {"the_name": kind}, "the_name": default}))
+    command = Command("name", options, "nowhere:nothing")
+    (option,) = command.declared()
+    return build(options, [option], {"the_name": option.read(parse("name", command, arguments)["the_name"])}).the_name
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "value"),
+    [
+        (int, ["12"], 12),
+        (float, ["1e-5"], 1e-5),
+        (float, ["2"], 2.0),
+        (int | None, ["none"], None),
+        (float | None, ["none"], None),
+        (str | None, ["x"], "x"),
+        (str, ["12"], "12"),
+        (Path, ["a b"], Path("a b")),
+        (tuple[int, ...], ["1", "2"], (1, 2)),
+        (tuple[str, ...] | None, ["none"], None),
+        (tuple[str, ...] | None, [], ()),
+        (Literal["a", "b"], ["b"], "b"),
+        (Literal["a", "b"] | None, ["none"], None),
+        (tuple[Literal["a", "b"], ...], ["b", "a"], ("b", "a")),
+    ],
+)
+def test_text_of_the_command_line(kind, texts, value):
+    found = read(kind, "--the-name", *texts)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(("argument", "value"), [("--the-name", True), ("--no-the-name", False)])
+def test_switches(argument, value):
+    assert read(bool, argument) is value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(int, "1.0"), (float | None, "x"), (tuple[int, ...], "x"), (tuple[Literal["a"], ...], "b"), (Literal["a"], "b")],
+)
+def test_text_of_another_type(kind, text):
+    with pytest.raises(InputError):
+        read(kind, "--the-name", text)

@@ -54,12 +54,7 @@ AWKWARD_BATCHES = _awkward()
 RANDOM_BATCHES = [random_batch(seed) for seed in range(2)]
 
 
-MIXTURES = [
-    ("arccon", "arccon", "arccon"),
-    ("mpt", "mpt", "mpt"),
-    ("met", "infonce", "mat"),
-    ("mat", "arccon", "met"),
-]
+MIXTURES = [("arccon", "arccon", "arccon"), ("mpt", "mpt", "mpt"), ("met", "infonce", "mat"), ("mat", "arccon", "met")]
 
 
 COMPONENTS = {"dissipation": 0.3, "weight": 0.05, "ratio": 1.5}

@@ -42,14 +42,14 @@ def follows(objective: Objective, batch: Batch, tolerance: float = 1e-6, **argum
 
 
 @all_objectives
-def test_value_and_gradient_follow_the_formula(objective: Objective) -> None:
+def test_value_and_gradient_follow_the_formula(objective):
     for batch in (*RANDOM_BATCHES, *(AWKWARD_BATCHES if objective in EACH_OBJECTIVE else ())):
         follows(objective, batch)
     follows(objective, random_batch(7), false_negatives=some_false_negatives(6))
 
 
 @pytest.mark.parametrize("objective", TAKES_HARD_NEGATIVES, ids=str)
-def test_hard_negatives_follow_the_formula(objective: Objective) -> None:
+def test_hard_negatives_follow_the_formula(objective):
     batch, hard = random_batch(8), random_batch(9, pairs=4 if objective.name != "infonce" else 6).anchors
     false_hard = some_false_negatives(6).flip(0)[:, : len(hard)]
     for masks in ({}, {"false_negatives": some_false_negatives(6), "false_hard_negatives": false_hard}):
@@ -62,7 +62,7 @@ def test_hard_negatives_follow_the_formula(objective: Objective) -> None:
 
 
 @pytest.mark.parametrize("objective", TAKES_HARD_NEGATIVES, ids=str)
-def test_hard_negatives_that_count_for_no_anchor_are_none(objective: Objective) -> None:
+def test_hard_negatives_that_count_for_no_anchor_are_none(objective):
     batch, hard = random_batch(5), random_batch(9).anchors
     expected = value_and_gradient(objective, batch, false_negatives=some_false_negatives(6))
     masks = {"false_negatives": some_false_negatives(6), "false_hard_negatives": torch.ones(6, 6, dtype=torch.bool)}
@@ -71,7 +71,7 @@ def test_hard_negatives_that_count_for_no_anchor_are_none(objective: Objective) 
 
 @each_objective
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype) -> None:
+def test_value_and_gradient_are_finite(objective, dtype):
     for batch in AWKWARD_BATCHES:
         pairs = len(batch.anchors)
         hard = batch.positives.flip(0).to(dtype) if objective.takes_hard_negatives else None
@@ -101,7 +101,7 @@ def at_its_bounds(kind: type[Objective]) -> Iterator[Objective]:
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_the_most_extreme_parameters_leave_value_and_gradient_finite(kind: type[Objective]) -> None:
+def test_the_most_extreme_parameters_leave_value_and_gradient_finite(kind):
     for objective, batch in product(at_its_bounds(kind), (*RANDOM_BATCHES, *AWKWARD_BATCHES)):
         hard = batch.positives.flip(0).float() if objective.takes_hard_negatives else None
         labels = labels_for(objective, len(batch.anchors))
@@ -110,7 +110,7 @@ def test_the_most_extreme_parameters_leave_value_and_gradient_finite(kind: type[
 
 
 @each_objective
-def test_mask_without_false_negatives_changes_nothing(objective: Objective) -> None:
+def test_mask_without_false_negatives_changes_nothing(objective):
     batch, labels = random_batch(5), labels_for(objective, 6)
     expected = value_and_gradient(objective, batch, labels=labels)
     nothing = torch.eye(6, dtype=torch.bool)
@@ -119,7 +119,7 @@ def test_mask_without_false_negatives_changes_nothing(objective: Objective) -> N
 
 @each_objective
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_is_computed_in_fp32_also_under_autocast(objective: Objective, dtype: torch.dtype) -> None:
+def test_half_precision_is_computed_in_fp32_also_under_autocast(objective, dtype):
     batch, labels = random_batch(5), labels_for(objective, 6)
     anchors, positives = batch.anchors.to(dtype), batch.positives.to(dtype)
     with torch.autocast("cpu", torch.bfloat16):
@@ -141,7 +141,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 @each_objective
-def test_nothing_larger_than_a_similarity_matrix_or_the_embeddings_is_made(objective: Objective) -> None:
+def test_nothing_larger_than_a_similarity_matrix_or_the_embeddings_is_made(objective):
     with LargestTensor() as largest:
         value_and_gradient(objective, random_batch(5, pairs=8, dim=12), labels=labels_for(objective, 8))
     assert largest.numbers <= 8 * 12
@@ -151,7 +151,7 @@ GATED = {"mpt", "met", "mat", "dcl_positive"}
 
 
 @all_objectives
-def test_objectives_with_a_hinge_or_gate_tell_the_share_of_rows_that_pass(objective: Objective) -> None:
+def test_objectives_with_a_hinge_or_gate_tell_the_share_of_rows_that_pass(objective):
     apart, together = torch.eye(4), torch.ones(4, 4, requires_grad=True)
     rate = objective.gate_rate(together, together)
     assert (rate is not None) == (objective.name in GATED or getattr(objective, "dissipation", None) is not None)
@@ -164,7 +164,7 @@ def test_objectives_with_a_hinge_or_gate_tell_the_share_of_rows_that_pass(object
 
 
 @pytest.mark.parametrize("name", [*sorted(GATED), "gradient", "vicreg"])
-def test_near_hard_negatives_open_a_hinge_or_gate(name: str) -> None:
+def test_near_hard_negatives_open_a_hinge_or_gate(name):
     objective = build_objective("vicreg", dissipation=0.3) if name == "vicreg" else build_objective(name)
     apart, hard = torch.eye(4, 5), torch.eye(5)[[3, 3, 4]]  # two equal to the last anchor, one like none
     anchors_alone = 1 / 8 if name in ("gradient", "vicreg") else 1 / 4  # these also have a gate for each positive
@@ -175,7 +175,7 @@ def test_near_hard_negatives_open_a_hinge_or_gate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GATED))
-def test_rate_of_a_hinge_is_the_share_of_anchors_with_a_loss(name: str) -> None:
+def test_rate_of_a_hinge_is_the_share_of_anchors_with_a_loss(name):
     objective, batch = build_objective(name), random_batch(1, noise=1.5)
     alone = []
     for i in range(6):
@@ -189,7 +189,7 @@ def test_rate_of_a_hinge_is_the_share_of_anchors_with_a_loss(name: str) -> None:
 @pytest.mark.gpu
 @all_objectives
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str)
-def test_cuda_equals_cpu(objective: Objective, dtype: torch.dtype, tolerance: float) -> None:
+def test_cuda_equals_cpu(objective, dtype, tolerance):
     batch, hard = random_batch(5, pairs=64, dim=32), random_batch(6, pairs=64, dim=32).anchors.to(dtype)
     arguments = {
         "hard_negatives": hard if objective.takes_hard_negatives else None,
@@ -205,7 +205,7 @@ def test_cuda_equals_cpu(objective: Objective, dtype: torch.dtype, tolerance: fl
 
 @pytest.mark.gpu
 @all_objectives
-def test_objectives_never_wait_for_the_device(objective: Objective) -> None:
+def test_objectives_never_wait_for_the_device(objective):
     batch = random_batch(5)
     anchors, positives, mask = batch.anchors.cuda().requires_grad_(), batch.positives.cuda(), some_false_negatives(6)
     mask = mask.cuda()

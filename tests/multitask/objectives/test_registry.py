@@ -49,11 +49,11 @@ VICREG = ObjectiveConfig.of("vicreg", uniformity_weight=1, dissipation=0.3, weig
         "mixed(dissipation_of=infonce, weight_of=infonce, ratio_of=infonce)",
     ],
 )
-def test_every_published_name_has_the_papers_defaults(text: str) -> None:
+def test_every_published_name_has_the_papers_defaults(text):
     assert str(build_objective(text.partition("(")[0])) == text
 
 
-def test_a_description_has_formula_source_and_parameters_also_of_base_classes() -> None:
+def test_a_description_has_formula_source_and_parameters_also_of_base_classes():
     text = OBJECTIVES.describe("vicreg")
     assert text.startswith("vicreg\n\nVICReg in gradient form")
     assert "GradientForm (base class):\nV(u, v) + V(v, u)" in text
@@ -67,7 +67,7 @@ def config_of(objective: Objective) -> ObjectiveConfig:
 
 
 @pytest.mark.parametrize("objective", ALL_OBJECTIVES, ids=str)
-def test_an_objective_is_a_value_that_text_json_and_pickle_lead_back_to(objective: Objective) -> None:
+def test_an_objective_is_a_value_that_text_json_and_pickle_lead_back_to(objective):
     assert pickle.loads(pickle.dumps(objective)) == copy.deepcopy(objective) == objective
     assert len({objective, copy.copy(objective)}) == 1
     config = config_of(objective)
@@ -82,19 +82,19 @@ def test_an_objective_is_a_value_that_text_json_and_pickle_lead_back_to(objectiv
 
 
 @given(st.floats(min_value=1e-6, allow_infinity=False))
-def test_no_digit_is_lost_in_the_text(temperature: float) -> None:
+def test_no_digit_is_lost_in_the_text(temperature):
     config = ObjectiveConfig.of("infonce", temperature=temperature)
     assert ObjectiveConfig.parse(str(config)).build() == build_objective("infonce", temperature=temperature)
 
 
-def test_the_text_is_short_and_sorted() -> None:
+def test_the_text_is_short_and_sorted():
     assert str(VICREG) == "vicreg:dissipation=0.3,ratio=1.5,uniformity_weight=1,weight=0.05"
     assert ObjectiveConfig.parse("vicreg:weight=0.05,ratio=1.5,dissipation=.3,uniformity_weight=1.0") == VICREG
     assert str(ObjectiveConfig.parse(" gradient : ratio = 2 , dissipation=None")) == "gradient:dissipation=none,ratio=2"
     assert str(ObjectiveConfig.parse("mixed:ratio_of=met")) == "mixed:ratio_of=met"
 
 
-def test_changed_parameters_are_those_that_differ_from_the_defaults() -> None:
+def test_changed_parameters_are_those_that_differ_from_the_defaults():
     assert all(config_of(kind()).changed() == {} for kind in OBJECTIVES.values())
     assert VICREG.changed() == {"dissipation": 0.3, "ratio": 1.5, "uniformity_weight": 1.0, "weight": 0.05}
     given = ObjectiveConfig.of("gradient", ratio=1, weight=0.1, dissipation=None)
@@ -110,7 +110,7 @@ def test_changed_parameters_are_those_that_differ_from_the_defaults() -> None:
         *("vicreg:weight=0.05,power=2", "mixed:ratio_of=dcl", "mhs:weight=0.05"),
     ],
 )
-def test_what_no_objective_has_is_refused_in_one_line(text: str) -> None:
+def test_what_no_objective_has_is_refused_in_one_line(text):
     with pytest.raises(InputError, match=r"^[^\n]*$"):
         ObjectiveConfig.parse(text)
 
@@ -124,7 +124,7 @@ def test_what_no_objective_has_is_refused_in_one_line(text: str) -> None:
         ("mhe:uniformity_weight=1e39", "uniformity_weight is 1e\\+39"),
     ],
 )
-def test_a_parameter_that_would_make_the_loss_infinite_is_named(text: str, message: str) -> None:
+def test_a_parameter_that_would_make_the_loss_infinite_is_named(text, message):
     with pytest.raises(InputError, match=message):
         ObjectiveConfig.parse(text)
 
@@ -152,13 +152,13 @@ MASK_OF_3 = torch.zeros(3, 3, dtype=torch.bool)
         ("weighted", {"hard_negatives": torch.ones(2, 3)}, "2 hard negatives for 3 pairs"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(name: str, arguments: dict[str, Tensor], message: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(name, arguments, message):
     objective = build_objective("infonce", hard_negative_weight=1) if name == "weighted" else build_objective(name)
     with pytest.raises(ValueError, match=message):
         objective(**{"anchors": torch.eye(3), "positives": torch.eye(3), **arguments})
 
 
-def test_adding_an_objective_is_one_class() -> None:
+def test_adding_an_objective_is_one_class():
     @register("product")
     class Product(Objective):
         scale: Annotated[float, Field(gt=0)] = 1.0

@@ -153,7 +153,7 @@ def test_a_gate_bounds_the_gap_for_every_ratio_and_step(u, v, negatives, ratio, 
 @pytest.mark.parametrize(
     ("start", "ratio", "end"), [(45, 0, 1.0), (175, 10, math.sqrt(2) * math.cos(math.atan(9 / 11)))]
 )
-def test_at_other_ratios_dissipation_can_leave_the_larger_cosine_gap(start: float, ratio: float, end: float) -> None:
+def test_at_other_ratios_dissipation_can_leave_the_larger_cosine_gap(start, ratio, end):
     (u,), (v,), negatives = at(start), at(90), at(0)
     gated, free = (
         gap(path(paradigm(ratio, margin), u, v, negatives, 0.04 / (2 + ratio), 300)[-1], v, negatives)
@@ -163,7 +163,7 @@ def test_at_other_ratios_dissipation_can_leave_the_larger_cosine_gap(start: floa
     assert 1.2 <= gated < 1.25
 
 
-def test_moving_partners_carry_a_gap_beyond_the_gate() -> None:
+def test_moving_partners_carry_a_gap_beyond_the_gate():
     embeddings = torch.stack([at(0, 200), at(0, 90)]).requires_grad_()
     gaps = [gap(embeddings[0, i], embeddings[1, i], embeddings[1, [1 - i]]).item() for i in range(2)]
     assert gaps == pytest.approx([1, 0.598], abs=1e-3)
@@ -231,20 +231,20 @@ def test_the_angular_triplet_never_leaves_its_positive_nor_the_euclidean_if_it_i
 
 
 @pytest.mark.parametrize("objective", [build_objective("infonce"), build_objective("mpt"), paradigm(3.6)], ids=str)
-def test_anchors_leave_a_positive_before_the_negative(objective: Objective) -> None:
+def test_anchors_leave_a_positive_before_the_negative(objective):
     (u,), (v,), negatives = at(0), at(10), at(40)
     assert moved(u, 0.001 * descent(objective, u, v, negatives)) @ v < u @ v
     assert moved(u, 0.001 * descent(paradigm(3.8), u, v, negatives)) @ v > u @ v
 
 
-def test_too_large_a_step_passes_the_positive() -> None:
+def test_too_large_a_step_passes_the_positive():
     (u,), (v,), negatives = at(0), at(10), at(180)
     closer = [moved(u, descent(paradigm(ratio), u, v, negatives)) @ v > u @ v for ratio in (1, 3)]
     assert closer == [True, False]
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1, 100])
-def test_no_ratio_helps_an_anchor_at_its_positive(ratio: float) -> None:
+def test_no_ratio_helps_an_anchor_at_its_positive(ratio):
     (u,), negatives = at(0), at(40)
     assert moved(u, 0.01 * descent(paradigm(ratio), u, u, negatives)) @ u < 1 - 1e-6
 
@@ -290,9 +290,7 @@ EAST, NORTH = at(0, 90)
     ],
     ids=["lowest score, useful", "lowest score, harmful", "highest score, harmful", "slope of a harmful unit, useful"],
 )
-def test_a_score_does_not_tell_harmful_units_from_useful_ones(
-    second: Tensor, expected_slope: float, expected: float
-) -> None:
+def test_a_score_does_not_tell_harmful_units_from_useful_ones(second, expected_slope, expected):
     """The first sentence is EAST and the unit adds NORTH; the second has no such unit."""
     adds = torch.stack([NORTH, 0 * NORTH])[:, None]
     objective = build_objective("align_uniform", uniformity_weight=0)
