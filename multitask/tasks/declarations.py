@@ -96,7 +96,7 @@ def task_of(name: str, declaration: Any) -> Task:
         raise InputError(f"tasks.{name}: kind is {plain(str(found))}; expected one of: {', '.join(KINDS)}")
     if isinstance(values.get("text"), str):
         values["text"] = [values["text"]]
-    parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (Format, TaskFiles, kind)}
+    parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (TaskFiles, kind, Format)}
     known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files")]
     if unknown := [key for key in values if key not in known]:
         fields_of_kind = ", ".join(["kind", "file", "split", *known])
