@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, zip_longest
@@ -212,9 +212,62 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _parquet(path: Path, *_: object) -> OpenTable:
-    from multitask.data.parquet import read_parquet  # pyarrow takes 0.1 s
+    """Text is read as indices into its different values: a few values repeated often are a small file."""
+    import pyarrow.parquet  # takes 0.1 s
 
-    return read_parquet(path)
+    @contextmanager
+    def damage() -> Iterator[None]:
+        try:
+            yield
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
+            raise damaged(path, error) from None
+
+    def batches() -> Iterator[list[FileRow]]:
+        size = 0
+        with damage():
+            for batch in file.iter_batches(rows_per_batch):
+                size += sum(map(_bytes_of, batch.columns))
+                refuse_expansion(path, size)
+                yield batch.to_pylist()
+
+    with damage():
+        metadata = checked(path, pyarrow.parquet.read_metadata)
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        refuse_expansion(path, sum(group.total_byte_size for group in groups))
+        chunks = (group.column(index) for group in groups for index in range(group.num_columns))
+        values = sum(chunk.num_values for chunk in chunks)  # lists of nothing have elements, but no bytes
+        refuse_expansion(path, values, unsuspected=UNSUSPECTED, unit="values")
+        rows_per_batch = min(ROWS_PER_BATCH, max(1, UNSUSPECTED * metadata.num_rows // max(1, values)))
+        texts = [
+            column.path
+            for column in metadata.schema
+            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
+        ]
+        schema = pyarrow.parquet.read_schema(path)
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+    rows = enumerate(chain.from_iterable(batches()), start=1)
+    return OpenTable(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[_fields_of(schema)])
+
+
+def _fields_of(schema: Any) -> FileRow:
+    """The names of columns, and in structs those of their fields, as a row of objects."""
+    import pyarrow
+
+    return {field.name: _fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
+
+
+def _bytes_of(column: Any) -> int:
+    """Bytes of an Arrow array when each of its texts is written out."""
+    import pyarrow.compute
+
+    if pyarrow.types.is_dictionary(column.type):
+        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
+        return int(pyarrow.compute.sum(lengths).as_py() or 0)
+    if pyarrow.types.is_list(column.type):
+        return _bytes_of(column.flatten())
+    if pyarrow.types.is_struct(column.type):
+        return sum(map(_bytes_of, column.flatten()))
+    return int(column.nbytes)
 
 
 def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
@@ -296,8 +349,6 @@ def _hub_table(source: RowsFrom) -> OpenTable:
             codes = ((column, row[column], labels) for column, labels in names.items())
             yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
 
-    from multitask.data.parquet import fields_of
-
     return OpenTable(
-        str(source), tuple(data.column_names), rows(), by_line=False, examples=[fields_of(data.features.arrow_schema)]
+        str(source), tuple(data.column_names), rows(), by_line=False, examples=[_fields_of(data.features.arrow_schema)]
     )

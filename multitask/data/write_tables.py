@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.data.messages import plain
+from multitask.data.messages import plain, reason
 from multitask.data.tables import SEPARATORS, FileRow, suffixes
 
 STANDARD_OUTPUT = Path("-")
@@ -50,14 +50,40 @@ def table_writer(
     suffix, compression = suffixes(path)
     with atomic_file(path) as temporary:
         if suffix == ".parquet":
-            from multitask.data.parquet import parquet_writer  # pyarrow takes 0.1 s
-
-            with parquet_writer(temporary, columns, types or {}) as write:
+            with _parquet_writer(temporary, columns, types or {}) as write:
                 yield lambda rows: write(_known(rows, columns))
             return
         opener: Any = gzip.open if compression else Path.open
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
             yield TEXT_FORMATS[suffix](file, columns)
+
+
+@contextmanager
+def _parquet_writer(
+    path: Path, columns: Sequence[str], types: Mapping[str, Any]
+) -> Iterator[Callable[[Sequence[FileRow]], None]]:
+    """Writes rows, as `table_writer` says; Arrow types of some columns."""
+    import pyarrow.parquet  # takes 0.1 s
+
+    writer: Any = None
+
+    def write(rows: Sequence[FileRow]) -> None:
+        nonlocal writer
+        try:
+            if writer is None:
+                arrays = {name: pyarrow.array([row.get(name) for row in rows]) for name in columns}
+                schema = pyarrow.schema([(name, types.get(name, array.type)) for name, array in arrays.items()])
+                writer = pyarrow.parquet.ParquetWriter(path, schema)
+            writer.write_table(pyarrow.Table.from_pylist(list(rows), writer.schema))
+        except (pyarrow.ArrowException, OverflowError) as error:
+            raise InputError(
+                f"a column's values have no common type in parquet ({reason(error)}); write jsonl"
+            ) from None
+
+    yield write
+    if writer is None:
+        write([])  # only the columns
+    writer.close()
 
 
 def check_output(path: Path) -> None:
