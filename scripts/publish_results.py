@@ -2,8 +2,8 @@
 
     python -m scripts.publish_results REPORT NAME TABLE ... [--runs RUNS --preset PRESET]
 
-results/NAME.parquet and results/curves/NAME.parquet take these tables from REPORT/results.parquet and
-REPORT/curves.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
+results/NAME.parquet and results/scores/NAME.parquet take these tables from REPORT/results.parquet and
+REPORT/scores.parquet, in place of earlier ones, and keep the others. `python -m scripts.refresh_study_pages` then
 writes the pages' figures and verdicts. With --runs, results/runs/NAME.parquet takes the runs of these tables of a
 preset, with their dev predictions and without their models: after `python -m scripts.published_runs NAME RUNS` into a
 new folder, `experiments run` computes only further seeds of these tables. Other tables whose rows start from these runs
@@ -19,32 +19,39 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow
-from pyarrow import compute, parquet
 
 from minbert.errors import InputError
 from minbert.files import read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Run, without_folders
 from multitask.data.contamination import RECORD
+from multitask.experiments.frames import SCORES, GridFrames
 from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import Results, save_curves
+from multitask.experiments.results import Results
 from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
 
 
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:
-    """Write a file of results and that of its curves. Raises InputError if the report lacks a table."""
+    """Write a file of results and the frame of scores. Raises InputError if the report lacks a table."""
     of_report = Results.load(report / "results.parquet")
     new = [
         replace(of, lines=of.lines.assign(data=of.lines.data.map(without_folders))) for of in map(of_report.table, keys)
     ]
     earlier = Results.load(file).tables if file.is_file() else ()
     Results(tuple({of.description.table: of for of in (*earlier, *new)}.values())).save(file)
-    curves, chosen = file.parent / "curves" / file.name, compute.field("table").isin(list(keys))
-    found = [parquet.read_table(report / "curves.parquet").filter(chosen)]
-    if curves.is_file():
-        found.append(parquet.read_table(curves).filter(~chosen))
-    save_curves(pyarrow.concat_tables(found), curves)
+    scores = file.parent / "scores" / file.name
+    published = GridFrames.load(scores) if scores.is_file() else None
+    _united(GridFrames.load(report / SCORES).of_tables(keys), published, file.stem).save_scores(scores)
+
+
+def _united(new: GridFrames, earlier: GridFrames | None, name: str) -> GridFrames:
+    """New tables and earlier ones, which they replace, without what is of this machine alone."""
+    keys = {table.key for table in new.record.tables}
+    kept = [] if earlier is None else [table for table in earlier.record.tables if table.key not in keys]
+    runs = () if earlier is None else tuple(run for run in earlier.runs if run.table not in keys)
+    start = without_folders(new.record.start)
+    record = replace(new.record, start=start, data=name, notes=(), tables=(*kept, *new.record.tables), runs=())
+    return GridFrames(record, (*runs, *(replace(run, start=without_folders(run.start)) for run in new.runs)))
 
 
 def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pandas
-import pyarrow
-from pyarrow import parquet
 
 from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
+from multitask.experiments.frames import answer_frame, write_answers
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
 ANSWERS = "predictions.npz"
@@ -32,7 +31,10 @@ def answers_of(file: Path) -> Path:
 
 def pack(folder: Path, file: Path) -> None:
     """Write the complete runs of a folder, and its record, as two frames."""
-    lines, answers = [("", path.name, read_text(path)) for path in sorted(folder.glob("*.json"))], [_answers("", "")]
+    lines, answers = (
+        [("", path.name, read_text(path)) for path in sorted(folder.glob("*.json"))],
+        list[pandas.DataFrame](),
+    )
     for run in sorted(path.parent for path in folder.glob(f"*/{DONE}")):
         texts = sorted(path for path in run.rglob("*") if path.suffix in TEXTS)
         lines += [(run.name, path.relative_to(run).as_posix(), read_text(path)) for path in texts]
@@ -41,23 +43,11 @@ def pack(folder: Path, file: Path) -> None:
             arrays = read_arrays(run / ANSWERS)
             lines.append((run.name, ANSWERS, json.dumps({name: str(of.dtype) for name, of in arrays.items()})))
             tasks = [name.removesuffix("_labels") for name in arrays if name.endswith("_labels")]
-            answers += [_answers(run.name, t, arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in tasks]
-    _write(pandas.DataFrame(lines, columns=["run", "file", "text"]), file)
-    encoding = {"prediction": "BYTE_STREAM_SPLIT", "example": "DELTA_BINARY_PACKED"}
-    how = {"use_dictionary": ["run", "task", "label"], "column_encoding": encoding}
-    _write(pandas.concat(answers, ignore_index=True), answers_of(file), **how)
-
-
-def _answers(run: str, task: str, labels: Any = (), predictions: Any = ()) -> pandas.DataFrame:
-    places = np.arange(len(labels), dtype=np.int32)
-    found = {"run": run, "task": task, "example": places, "label": labels, "prediction": predictions}
-    return pandas.DataFrame(found).astype({"run": str, "task": str, "label": float, "prediction": float})
-
-
-def _write(frame: pandas.DataFrame, file: Path, **how: Any) -> None:
+            answers += [answer_frame(run.name, t, arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in tasks]
     with atomic_file(file) as temporary:
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        parquet.write_table(table, temporary, compression="zstd", compression_level=19, **how)
+        frame = pandas.DataFrame(lines, columns=["run", "file", "text"])
+        frame.to_parquet(temporary, index=False, compression="zstd", compression_level=19)
+    write_answers(answers_of(file), answers)
 
 
 def unpack(file: Path, folder: Path) -> None:

@@ -1,9 +1,9 @@
 """Write what docs/studies/ has from docs/studies/results/: `python -m scripts.refresh_study_pages`.
 
 A row of a page's table that begins with `| <!-- FILE KEY -->` is about a claim of a `claims.py`. Its last two cells
-become the number that decides and the verdict. They are of the runs in results/runs/FILE.parquet, whose intervals cover
-other dev examples, or if these were not kept, of the tables in results/FILE.parquet. The figures of all pages are drawn
-from the same files. results/claims.csv has all claims about these tables.
+become the number that decides and the verdict, from the scores in results/scores/FILE.parquet and, where they are
+published, the answers in results/runs/FILE-answers.parquet: only with these do intervals cover other dev examples. The
+figures of all pages are drawn from the same files. results/claims.csv has all claims about these tables.
 
 results/contrasts.csv has the other differences that pages name. A line says what is compared: means of rows, with keys
 separated by "; ", less those of other rows, of a column, or of a measure of training. This script computes its numbers.
@@ -11,11 +11,9 @@ separated by "; ", less those of other rows, of a column, or of a measure of tra
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas
@@ -25,18 +23,17 @@ from minbert.files import read_text, write_text
 from multitask.data.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
-from multitask.experiments.record import PresetRecord
+from multitask.experiments.frames import GridFrames
 from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
-from scripts.published_runs import unpack
+from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.factorial import effects_of_components
 from studies.gradient_paradigm.tables_of_losses import LABELS
 from studies.gradient_paradigm.training_figures import decoupling_section, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
 from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
-from studies.report.from_data import read_published
 from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
 from studies.study import all_studies
@@ -68,37 +65,10 @@ READINGS = {"multitask-report-small": 5}
 
 @cache
 def published(name: str, pages: Path) -> PresetResults:
-    """The tables of a file of results, those from runs that have been kept. Raises InputError if the two differ."""
-    results = read_published(pages / "results", name)
-    packed = pages / "results" / "runs" / f"{name}.parquet"
-    if not packed.is_file():
-        return results
-    folder = Path(unpacked(packed).name)
-    (record,) = folder.glob(PresetRecord.path(Path(), "*").name)
-    kept = PresetResults.read(folder, record.stem.partition("-")[2]).finished_tables
-    for table in results.tables:
-        if table.table.key in kept and scores_of(table) != scores_of(kept[table.table.key]):
-            raise InputError(f"{packed}: other scores in table {table.table.key} than {name}.parquet; publish it again")
-    return replace(results, tables=tuple(kept.get(table.table.key, table) for table in results.tables))
-
-
-@cache
-def unpacked(packed: Path) -> TemporaryDirectory[str]:
-    """A folder with the runs of a file, which is there until the process ends."""
-    folder = TemporaryDirectory(ignore_cleanup_errors=True)
-    unpack(packed, Path(folder.name))
-    return folder
-
-
-def scores_of(table: TableResults) -> dict[tuple[str, int], dict[str, float]]:
-    """The scores of a table's columns by row and seed, of tasks whose data was there."""
-    return {
-        (row.key, run.seed): {
-            task: score for task, score in run.evaluation["scores"].items() if task in table.table.columns
-        }
-        for row, runs in table.rows
-        for run in runs
-    }
+    """The tables of published frames; intervals cover other dev examples where answers are published, too."""
+    of = pages / "results"
+    answers = answers_of(of / "runs" / f"{name}.parquet")
+    return PresetResults.of(GridFrames.load(of / "scores" / f"{name}.parquet", answers))
 
 
 @cache

@@ -69,9 +69,10 @@ figure.tight_layout();
 # `contrast` takes weights of rows by their keys, here the first row and the last.
 
 # %%
-from studies.report.from_data import read_published
+from multitask.experiments.frames import GridFrames
+from multitask.experiments.table_results import PresetResults
 
-found = read_published(DATA, FILE).finished_tables[TABLE]
+found = PresetResults.of(GridFrames.load(DATA / "scores" / f"{FILE}.parquet")).finished_tables[TABLE]
 first, *_, last = table.rows.index
 contrast = found.contrast({last: 1, first: -1}, found.table.score_columns[0])
 low, high = contrast.interval()

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Group
 from multitask.cli.train import TASKS_FILE
 from multitask.experiments.tables import Preset
 from multitask.stages.settings import FinetuneConfig
+
+if TYPE_CHECKING:
+    from multitask.experiments.table_results import PresetResults
 
 SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
 # Only the leading models of a table are scored.
@@ -73,13 +76,13 @@ class RunTables(Tables):
     """Seconds between saved states: the most that a kill can cost."""
 
 
-def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] | None = None) -> int:
+def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path] | None" = None) -> int:
     """Compute tables; print the report's path and the failures. Returns 1 if a row failed.
 
-    `write` writes the report, from the folder of runs, the preset's name and the report's folder, and returns its page.
+    `render` writes the report from results into a folder, and returns its page.
     """
     from multitask.experiments.engines import Ray, local_engine
-    from multitask.experiments.report import write_report
+    from multitask.experiments.report import report_of, results_in
     from multitask.experiments.run import run_preset, write_best_predictions
     from multitask.experiments.show_runs import presented
 
@@ -89,13 +92,14 @@ def run_tables(options: RunTables, write: Callable[[Path, str, Path], Path] | No
     )
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
-    page = (write or write_report)(options.runs, preset.name, options.report)
+    results = results_in(options.runs, preset.name, options.report)
+    page = (render or report_of)(results, options.report)
     predictions = options.predictions or options.report / "predictions"  # `predict` writes into ./predictions
-    for path in write_best_predictions(preset, record, running, predictions):
+    for path in write_best_predictions(preset, results, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
-    if best := record.best_model(options.runs, record.tasks):
-        print("\n".join(presented(record, options.runs / best)))
+    if best := results.best_run(record.tasks, {table.key for table in record.tables}):
+        print("\n".join(presented(results, best)))
     if preset.next_step:
         print(preset.next_step)
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():

@@ -1,8 +1,7 @@
 """What a preset ran: its tables, and the runs of each row and seed. Reports are made from records alone."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isnan
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -105,20 +104,6 @@ class PresetRecord:
         tables.sort(key=lambda table: place.get(table.key, len(place)))
         runs.sort(key=lambda run: place.get(run.table, len(place)))
         return replace(self, tables=tuple(tables), runs=tuple(runs))
-
-    def best_model(self, folder: Path, tasks: Collection[str]) -> str | None:
-        """The artefact of the model with the best overall dev score on exactly these tasks. None if no run has it.
-
-        If any run of them keeps a model, which ensembles of predictions and published runs do not, it is one that does.
-        """
-        scores: dict[str, float] = {}
-        for run in self.runs:
-            if run.model is not None and run.evaluation is not None:
-                evaluation = Run(folder / run.evaluation).evaluation()
-                if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
-                    scores[run.model] = evaluation["overall"]
-        kept = [name for name in scores if Run(folder / name).kept_models()]
-        return max(kept or scores, key=scores.__getitem__, default=None)
 
     @staticmethod
     def path(folder: Path, preset: str) -> Path:

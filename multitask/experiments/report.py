@@ -32,8 +32,9 @@ from multitask.experiments.figures import (
     standalone,
     table_pictures,
 )
-from multitask.experiments.results import STEPS, TableScores, curves_as_data, save_curves, scores_as_data
-from multitask.experiments.table_results import PresetResults, RunResult, TableResults
+from multitask.experiments.frames import ANSWERS, SCORES, TRAINING, GridFrames, RunResult
+from multitask.experiments.results import STEPS, TableScores, scores_as_data
+from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
 from multitask.experiments.text import difference, difference_table, latex_float, score, score_table, signed
 from multitask.models.estimates import written
@@ -104,8 +105,8 @@ def conflicts(results: PresetResults) -> Section | None:
 
 
 def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
-    """The cosines in a line of metrics.jsonl, by pair of tasks; the line calls them `cosine TASK/TASK`."""
-    seen = line["training"].items()
+    """The cosines at an evaluation by pair of tasks; their measures are called `cosine TASK/TASK`."""
+    seen = line["numbers"].get(TRAINING, {}).items()
     return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
 
 
@@ -229,28 +230,27 @@ def overview(tables: Sequence[TableScores]) -> Picture | None:
 
 def best_model(results: PresetResults) -> BestModel | None:
     """None if no row is scored on all tasks."""
-    best = results.record.best_model(results.folder, results.record.tasks)
-    for table in results.tables:
-        for row, runs in table.rows:
-            for run in runs:
-                if run.model == best:
-                    overall, tasks = run.evaluation["overall"], _tasks(run, Path(results.record.data))
-                    return BestModel(row.label, table.table.numbered_title, overall, tasks)
-    return None
+    if (best := results.best_run(results.record.tasks)) is None:
+        return None
+    [table] = [of.table for of in results.tables if of.table.key == best.table]
+    tasks = _tasks(best, Path(results.record.data))
+    return BestModel(table.label(best.row), table.numbered_title, best.overall, tasks)
 
 
 def _tasks(run: RunResult, data: Path) -> str:
     """A list of the scores, with the first dev example of each task, if the dev sets are still there and the same."""
     lines = []
-    for task, value in run.evaluation["scores"].items():
-        measure = run.evaluation["measures"][task].replace("_", " ")
+    for task, value in run.scores.items():
+        measure = run.measures[task].replace("_", " ")
         said = f"- **{capitalized(task)}**, {measure} {value:.3f}. {_first_example(run, task, data)}"
         lines.append(said.rstrip() + "\n")
     return "".join(lines)
 
 
 def _first_example(run: RunResult, task: str, data: Path) -> str:
-    """Text, label and prediction; nothing if the dev set is gone or another one, or the metric needs probabilities."""
+    """Text, label and prediction; nothing if answers or dev set are gone, or if the metric needs probabilities."""
+    if task not in run.answers:
+        return ""
     labels, predictions, *_ = run.answers[task]
     try:
         declared, _ = load_training_rows(load_tasks(data)[task])  # which may decide the classes
@@ -271,12 +271,14 @@ def _text(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write index.html, report.md, results.parquet, curves.parquet, and tables in LaTeX and as pictures.
+def results_in(runs: Path, preset: str, output: Path) -> PresetResults:
+    """A preset's results, from frames that this writes into the report's folder.
 
-    Returns the page. Raises InputError if the preset was never run.
+    Raises:
+        InputError: the preset was never run, or a run is damaged.
     """
-    return report_of(PresetResults.read(runs, preset), output)
+    GridFrames.of_runs(runs, preset).save(output)
+    return PresetResults.of(GridFrames.load(output / SCORES, output / ANSWERS), runs)
 
 
 def report_of(
@@ -286,7 +288,7 @@ def report_of(
     papers: str = "",
     study: bool = False,
 ) -> Path:
-    """The same from results.
+    """Write index.html, report.md, results.parquet, and tables in LaTeX and as pictures. Returns the page.
 
     Args:
         results: all that the report shows.
@@ -297,7 +299,6 @@ def report_of(
     """
     drawn, data = dict[str, Picture](), scores_as_data(results, studies)
     data.save(output / "results.parquet")
-    save_curves(curves_as_data(results), output / "curves.parquet")
     scores = {table.description.table: table for table in data.tables}
     tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
     for found in results.tables:
@@ -382,12 +383,11 @@ def _orderings(found: TableResults) -> str:
 
 def warnings_of(results: PresetResults) -> list[str]:
     """What a reader must know of the results: the preset's notes, and what the runs say."""
-    runs = [run for table in results.tables for of in table.runs.values() for run in of]
     seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
     found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
     if any(len(of) > 1 for of in seeds):
         found.append("Some rows of a table have fewer seeds than others. Rows are compared on the seeds they share.")
-    unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
+    unknown = {line for run in results.runs for line in run.unknown}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")
     return [*results.record.notes, *found]

@@ -20,11 +20,12 @@ import pyarrow
 from pyarrow import parquet
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json
+from minbert.files import atomic_file
 from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 from multitask.evaluation.text_tables import capitalized
-from multitask.experiments.table_results import TABLE_MEASURES, PresetResults, RunResult, TableResults
+from multitask.experiments.frames import EMBEDDINGS, MEAN, TRAINING, RunResult
+from multitask.experiments.table_results import TABLE_MEASURES, PresetResults, TableResults
 from multitask.experiments.tables import Row
 
 VERSION = 6
@@ -33,9 +34,6 @@ METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 STEPS = "steps"
 """The metric of the column with the number of updates of a row's last training; it is there if rows differ in it."""
-RANDOM_WEIGHTS = "random weights"
-"""The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
-unless the stage learns one, are those of the preset's start weights."""
 _TEXT, _FLOAT = pyarrow.string(), pyarrow.float64()
 LINE: Final[dict[str, pyarrow.DataType]] = {
     "preset": _TEXT,  # name of the preset that was run
@@ -226,13 +224,9 @@ def _foreign(path: Path, what: str) -> InputError:
     return InputError(f"{path}: {what}; expected a report's results.parquet")
 
 
-MEAN = "mean"
-"""The metric of a mean over tasks."""
 RANK: Final = "mrr"
 FURTHER: Final = ("alignment", "uniformity", RANK)
 """Metrics of columns with neither intervals nor tests."""
-TRAINING = "training"
-"""The source of what was measured on training batches; other sources are tasks, measured on their dev sets."""
 ResultLine = dict[str, Any]
 
 
@@ -243,7 +237,12 @@ def scores_as_data(results: PresetResults, studies: Mapping[str, str] | None = N
         table, columns, lines = found.table, tuple(_columns(found)), list[ResultLine]()
         for row, column in product(table.rows, columns):
             of_row = {"preset": record.preset, "data": record.data, "study": (studies or {}).get(key), "table": key}
-            of_row |= {"start": _start(found, row, results), "row": row.key, "label": row.label}
+            start = next((run.start for run in found.runs.get(row.key, ())), record.start)
+            of_row |= {
+                "start": start,
+                "row": row.key,
+                "label": row.label,
+            }
             of_row |= {"point": json.dumps(dict(row.point), ensure_ascii=False)}
             of_cell = {**of_row, "task": column.task, "metric": column.metric}
             lines += [{**of_cell, **line} for line in _cell(found, row, column)]
@@ -267,7 +266,7 @@ def _columns(found: TableResults) -> Iterator[Column]:
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
         yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
-    further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
+    further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
     further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
     for task, (_, *others) in table.metrics.items():
         further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
@@ -281,10 +280,8 @@ def _columns(found: TableResults) -> Iterator[Column]:
 def _further(run: RunResult, column: Column) -> float | None:
     """A further measure of a run; None without one. An ensemble has no embeddings of its own, and no steps."""
     if column.metric == STEPS:
-        return run.history[-1]["step"] if run.history else None
-    measured = {**run.evaluation.get("metrics", {}), "embeddings": run.evaluation.get("geometry")}.get(column.task)
-    value: float | None = (measured or {}).get(column.metric)
-    return value
+        return run.steps
+    return run.numbers.get(column.task, {}).get(column.metric)
 
 
 def _cell(found: TableResults, row: Row, column: Column) -> list[ResultLine]:
@@ -305,42 +302,4 @@ def _cell(found: TableResults, row: Row, column: Column) -> list[ResultLine]:
         test = found.against_reference.loc[row.key, column.task]
         of_row |= {"difference": test.difference, "p": test.p}
         of_row |= {"difference_low": test.low, "difference_high": test.high}
-    return [
-        {"seed": run.seed, "value": fmean(run.evaluation["scores"][task] for task in tasks), **of_row} for run in runs
-    ]
-
-
-def _start(found: TableResults, row: Row, results: PresetResults) -> str:
-    """The start weights of a row's first stage."""
-    masked = (stage for run in found.runs.get(row.key, ()) for stage in run.chain if stage.stage == "mlm")
-    configs = (read_json(stage.folder / "config.json", dict) for stage in masked)
-    return RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
-
-
-def curves_as_data(results: PresetResults) -> pyarrow.Table:
-    """What the trainings of all tables measured: a line for each value of each evaluation.
-
-    Columns: keys of the table and of its row, the row's label, the seed and the step (int64), the source, the measure
-    as metrics.jsonl calls it, and its value (float64). Values of training batches are means since the previous
-    evaluation.
-    """
-    text, whole = pyarrow.string(), pyarrow.int64()
-    named = [("table", text), ("row", text), ("label", text), ("seed", whole), ("step", whole)]
-    schema = pyarrow.schema([*named, ("source", text), ("measure", text), ("value", pyarrow.float64())])
-    lines = [
-        (found.table.key, row.key, row.label, run.seed, line["step"], source, measure, value)
-        for found in results.finished_tables.values()
-        for row, runs in found.rows
-        for run in runs
-        for line in run.history
-        for source, measures in {TRAINING: line["training"], **line["dev"]}.items()
-        for measure, value in measures.items()
-        if isinstance(value, int | float)  # not tables, such as a confusion matrix
-    ]
-    return pyarrow.Table.from_pylist([dict(zip(schema.names, line, strict=True)) for line in lines], schema)
-
-
-def save_curves(curves: pyarrow.Table, path: Path) -> None:
-    """Write the file, atomically."""
-    with atomic_file(path) as temporary:
-        parquet.write_table(curves, temporary, compression="zstd")
+    return [{"seed": run.seed, "value": fmean(run.scores[task] for task in tasks), **of_row} for run in runs]

@@ -13,6 +13,7 @@ from multitask.base.runs import Run, locate_model
 from multitask.experiments.engines import Engine, Failed
 from multitask.experiments.grid import Grid, Outcomes, compute_grid
 from multitask.experiments.record import PresetRecord, RecordedRun
+from multitask.experiments.table_results import PresetResults
 from multitask.experiments.tables import Preset
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
@@ -67,16 +68,16 @@ def check_preset(preset: Preset) -> None:
             check(config, folder)
 
 
-def write_best_predictions(preset: Preset, record: PresetRecord, options: RunOptions, output: Path) -> list[Path]:
-    """Write prediction files of the best model of each group of tasks that the preset names.
+def write_best_predictions(preset: Preset, results: PresetResults, options: RunOptions, output: Path) -> list[Path]:
+    """Write prediction files of the best model of each group of tasks that the preset names, in its tables.
 
     Returns the files. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
     """
     paths: list[Path] = []
     for tasks in preset.predicted:
-        if best := record.best_model(options.runs, tasks):
+        if best := results.best_run(tasks, {of.table.key for of in preset.experiments}):
             try:
-                files = _predictions(Run(options.runs / best), preset.data, options)
+                files = _predictions(Run(options.runs / best.model), preset.data, options)
             except InputError as error:
                 logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
                 continue

@@ -17,8 +17,9 @@ from multitask.data.markup import aligned
 from multitask.data.messages import plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
+from multitask.experiments.frames import RunFacts, RunResult
 from multitask.experiments.record import PresetRecord, duration
-from multitask.experiments.table_results import RunResult, Samples
+from multitask.experiments.table_results import PresetResults, Samples
 from multitask.experiments.tables import OVERALL
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
@@ -39,12 +40,11 @@ TRIED = {
 """Sentences that neither the sample nor the published files have, for the course's tasks."""
 
 
-def presented(record: PresetRecord, folder: Path) -> list[str]:
+def presented(results: PresetResults, best: RunResult) -> list[str]:
     """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
-    tables = {table.key: table for table in record.tables}
-    row = next(tables[run.table].label(run.row) for run in record.runs if run.model == folder.name)
-    lines = [f"best model: {row}, {folder}"]
-    if not Run(folder).kept_models():
+    label, folder = results.finished_tables[best.table].table.label(best.row), results.folder / best.model
+    lines = [f"best model: {label}, {folder}"]
+    if not best.keeps_model:
         return lines
     model = MultitaskModel.load(folder)
     said = []
@@ -146,7 +146,11 @@ def _scored(run: Run) -> RunResult | None:
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    return next((RunResult.read(run.folder, of) for of in folders if (of / "evaluation.json").is_file()), None)
+    return next((_result(run, Run(of)) for of in folders if (of / "evaluation.json").is_file()), None)
+
+
+def _result(model: Run, evaluated: Run) -> RunResult:
+    return RunResult.read(model.folder.parent, RunFacts("", "", 0, model.folder.name, evaluated.folder.name))
 
 
 def _scored_now(run: Run) -> RunResult | None:

@@ -1,22 +1,20 @@
 """Results of runs, tables and presets: estimates with intervals, differences to a reference row, published orders."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas
 
-from minbert.files import read_arrays, read_json
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import (
     LEVEL,
     SAMPLES,
-    DevAnswers,
     SampledScores,
     Uncertain,
     Values,
@@ -26,97 +24,12 @@ from multitask.evaluation.statistics import (
     resampled_scores,
 )
 from multitask.evaluation.text_tables import capitalized
+from multitask.experiments.frames import GridFrames, RunResult
 from multitask.experiments.record import PresetRecord
-from multitask.experiments.tables import OVERALL, Row, StudyTable
-from multitask.stages.settings import HELD_OUT
+from multitask.experiments.tables import Row, StudyTable
 from multitask.tasks.scores import LOWER_IS_BETTER
 
 DevSet = tuple[str, str, bytes]  # task, metric, labels in file order
-ProbedAt = Literal["training batches", "held-out sentences"]
-"""Where the gradient probe looks: at projected embeddings of training batches, or at plain ones of other sentences."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What is known of one finished run."""
-
-    model: str
-    """Name of the run with the final model: a training or an ensemble."""
-    evaluated: str
-    """Name of the run with its scores and predictions."""
-    seed: int
-    evaluation: Mapping[str, Any]
-    """Overall score, scores and metrics of the best model, as in evaluation.json."""
-    history: Sequence[Mapping[str, Any]] = ()
-    """The lines of metrics.jsonl, one for each evaluation; none for an ensemble, which trains nothing."""
-    answers: Mapping[str, DevAnswers] = field(default_factory=dict)
-    """The answers to the dev set of each scored task."""
-    majorities: Mapping[str, float] = field(default_factory=dict)
-    """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
-    sources: Sequence[str] = ()
-    """The names of what a pre-training reads; none of other stages."""
-    chain: tuple[Run, ...] = ()
-    """All its runs, parents first."""
-
-    @classmethod
-    def read(
-        cls,
-        model: Path,
-        evaluated: Path,
-        seed: int = 0,
-        chain: tuple[Run, ...] = (),
-        metrics: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Read it from the folders of its model and its scores. `metrics` are those of tasks that have another one."""
-        evaluation = Run(evaluated).evaluation()
-        for task in (metrics or {}).keys() & evaluation["scores"].keys():
-            evaluation["measures"][task] = metric = (metrics or {})[task]
-            evaluation["scores"][task] = evaluation["metrics"][task][metric]
-        answers = {}
-        names = [f"{task}_{kind}" for task in evaluation["scores"] for kind in ("labels", "predictions")]
-        arrays = read_arrays(evaluated / "predictions.npz", *names)
-        for task, score in evaluation["scores"].items():
-            classes = len(evaluation["metrics"][task].get("confusion", ())) or None
-            labels, predictions = arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
-            answers[task] = DevAnswers(labels, predictions, evaluation["measures"][task], classes, score)
-        labels_of = {task: of.labels for task, of in answers.items() if of.metric == "accuracy"}
-        majorities = {
-            task: float(np.unique(of, axis=0, return_counts=True)[1].max() / len(of)) for task, of in labels_of.items()
-        }
-        history = Run(model).history() if (model / "metrics.jsonl").is_file() else []
-        sources = read_json(model / "config.json").get("sources", ()) if (model / "config.json").is_file() else ()
-        return cls(model.name, evaluated.name, seed, evaluation, history, answers, majorities, sources, chain)
-
-    @property
-    def chosen_on_dev(self) -> bool:
-        """Whether it is an ensemble that selected a task's model among several by their dev scores."""
-        members = self.evaluation.get("members", {}).values()
-        tasks = [task for member in members for task in member["scores"]]
-        return self.evaluation.get("selected_on_dev", False) and len(set(tasks)) < len(tasks)
-
-    def answering(self, task: str) -> str:
-        """The run whose model answers a task: the one member that an ensemble asks, otherwise this run."""
-        asked = list(self.evaluation.get("weights", {}).get(task, ()))
-        return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.model  # RUN/checkpoints/MODEL
-
-    def curve(self, column: str) -> list[float]:
-        """The dev score at every evaluation in training; empty if training did not measure it."""
-        measure = self.evaluation["measures"].get(column)
-        scores = [
-            line["scores"].get(OVERALL) if column == OVERALL else line["dev"].get(column, {}).get(measure)
-            for line in self.history
-        ]
-        return [] if None in scores else scores
-
-    def probed(self, statistic: str, place: ProbedAt = "training batches") -> list[tuple[int, float]]:
-        """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
-
-        metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration, or held-out
-        sentences.
-        """
-        sources = (HELD_OUT,) if place == "held-out sentences" else self.sources
-        names = [f"{source} {statistic}" for source in sources]
-        return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
 
 
 class Samples:
@@ -138,18 +51,18 @@ class Samples:
     def dev_set(self, run: RunResult, task: str) -> DevSet:
         """The dev set on which a run was scored, and how. It is unknown where the answers are."""
         labels = run.answers[task].labels.tobytes() if task in run.answers else b""
-        return task, run.evaluation["measures"][task], labels
+        return task, run.measures[task], labels
 
     def scores(self, runs: Sequence[RunResult], task: str) -> SampledScores:
         """The scores of a row's runs, one for each seed."""
-        observed = np.array([run.evaluation["scores"][task] for run in runs])
+        observed = np.array([run.scores[task] for run in runs])
         resampled = np.stack([self.resampled(run, task) for run in runs], axis=1)
         return SampledScores([run.seed for run in runs], observed, resampled)
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """The run's scores on resampled dev examples of a task, [samples]; always its score if answers are unknown."""
         if task not in run.answers:
-            return np.full(SAMPLES, run.evaluation["scores"][task])
+            return np.full(SAMPLES, run.scores[task])
         dev_set, name = self.dev_set(run, task), run.evaluated
         if dev_set not in self.computed:
             runs = self._runs[dev_set]
@@ -208,7 +121,7 @@ class TableResults:
 
     def scored(self, row: str, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
         """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
-        return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= set(run.evaluation["scores"]))
+        return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= run.scores.keys())
 
     def curves(self, row: str, column: str) -> list[list[float]]:
         """The dev score after every epoch, a list for each seed whose training measured it."""
@@ -221,13 +134,11 @@ class TableResults:
     @cached_property
     def measures(self) -> dict[str, str]:
         """The name of each task's own score."""
-        return {
-            task: name for _, runs in self.rows for run in runs for task, name in run.evaluation["measures"].items()
-        }
+        return {task: name for _, runs in self.rows for run in runs for task, name in run.measures.items()}
 
     def majority(self, column: str) -> float | None:
         """The accuracy of always answering a task's most frequent label; None of other scores and of means."""
-        runs = (run for runs in self.runs.values() for run in runs if column in run.evaluation["scores"])
+        runs = (run for runs in self.runs.values() for run in runs if column in run.scores)
         return next(runs).majorities.get(column) if column in self.measures else None
 
     def left_out(self, column: str) -> float:
@@ -254,15 +165,14 @@ class TableResults:
         """
         found = {}
         for row, task in product((row.key for row in self.table.rows), self.table.columns):
-            runs = [run.evaluation for run in self.runs.get(row, ()) if task in run.evaluation.get("overlap", {})]
-            parts = [evaluation["overlap"][task] for evaluation in runs]
+            runs = [run for run in self.runs.get(row, ()) if run.overlap(task)]
+            parts = [run.overlap(task) for run in runs]
             if any(part["rows_seen"] for part in parts):
-                clean = [part["clean"] for part in parts]
                 found[row, task] = {
                     "rows": parts[0]["rows"],
                     "seen": fmean(part["rows_seen"] for part in parts),
-                    "score": fmean(evaluation["scores"][task] for evaluation in runs),
-                    "clean": np.nan if None in clean else fmean(clean),
+                    "score": fmean(run.scores[task] for run in runs),
+                    "clean": fmean(part.get("clean", np.nan) for part in parts),
                 }
         return pandas.DataFrame.from_dict(found, "index")
 
@@ -377,36 +287,35 @@ class PresetResults:
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> Self:
-        """Read a preset's record and results. Raises InputError when it was never run, or a run is damaged."""
+        """From a preset's runs. Raises InputError when it was never run, or a run is damaged."""
+        return cls.of(GridFrames.of_runs(folder, preset), folder)
 
-        def artefact(name: str) -> Run:
-            return Run(folder / name)
-
-        record = PresetRecord.read(folder, preset)
-        for name in sorted(record.artefacts()):
-            artefact(name).check()
-        runs: dict[tuple[str, str], tuple[RunResult, ...]] = {}
-        for table in record.tables:
-            metrics = {task: first for task, (first, *_) in table.metrics.items()}
-            for row in table.rows:
-                runs[table.key, row.key] = tuple(
-                    RunResult.read(folder / run.model, folder / run.evaluation, run.seed, chain, metrics)
-                    for run in record.of_row(table.key, row.key)
-                    if run.model is not None and run.evaluation is not None
-                    for chain in [tuple(map(artefact, run.chain))]
-                )
-        samples = Samples([run for of in runs.values() for run in of])
-        tables = (
-            TableResults(table, {row.key: runs[table.key, row.key] for row in table.rows}, samples)
-            for table in record.tables
-            if table.kind != "simulations"
-        )
-        return cls(record, tuple(tables), folder)
+    @classmethod
+    def of(cls, frames: GridFrames, folder: Path = Path()) -> Self:
+        """From frames. Figures of what is no score, such as what was pruned, need the folder of runs."""
+        samples, record = Samples(frames.runs), frames.record
+        tables = (table for table in record.tables if table.kind != "simulations")
+        return cls(record, tuple(TableResults(table, frames.of_table(table.key), samples) for table in tables), folder)
 
     @cached_property
     def finished_tables(self) -> dict[str, TableResults]:
         """The tables with a finished run, by key."""
         return {results.table.key: results for results in self.tables if any(results.runs.values())}
+
+    @property
+    def runs(self) -> list[RunResult]:
+        """The runs of all tables."""
+        return [run for table in self.tables for runs in table.runs.values() for run in runs]
+
+    def best_run(self, tasks: Collection[str], tables: Collection[str] | None = None) -> RunResult | None:
+        """The run with the best overall dev score on exactly these tasks, in all tables or some. None without any.
+
+        If any of them keeps a model, which ensembles of predictions and published runs do not, it is one that does.
+        """
+        runs = [run for run in self.runs if tables is None or run.table in tables]
+        scored = [run for run in runs if run.scores.keys() == set(tasks) and np.isfinite(run.overall)]
+        kept = [run for run in scored if run.keeps_model]
+        return max(kept or scored, key=lambda run: run.overall, default=None)
 
     def last_stage(self, table: str) -> Run | None:
         """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""

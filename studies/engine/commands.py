@@ -93,9 +93,9 @@ class PlanPresets(_Presets, PlanTables):
 
 def run_presets(options: RunPresets) -> int:
     """Compute the tables, and write the report with the studies' page."""
-    from studies.report.study_page import write_report
+    from studies.report.study_page import render
 
-    return run_tables(options, write_report)
+    return run_tables(options, render)
 
 
 def _with_presets(command: Command, options: type[Any], run: Callable[[Any], int | None]) -> Command:

@@ -10,7 +10,7 @@ from math import log, radians
 from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
-from multitask.experiments.table_results import ProbedAt as Read
+from multitask.experiments.frames import ProbedAt as Read
 from studies.gradient_paradigm import simulated_numbers as simulated
 from studies.gradient_paradigm.simulation_outcomes import Simulations
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE

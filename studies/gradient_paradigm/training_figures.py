@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from multitask.experiments.figures import Picture, lines, over_seeds
+from multitask.experiments.frames import ProbedAt, RunResult
 from multitask.experiments.report import Section
-from multitask.experiments.table_results import PresetResults, ProbedAt, RunResult, TableResults
+from multitask.experiments.table_results import PresetResults, TableResults
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
 from studies.gradient_paradigm.tables_of_sweeps import MEANINGS, SYMBOLS, swept
@@ -86,7 +87,7 @@ def _on_dev_set(run: RunResult, metric: str) -> list[tuple[float, float]]:
 
     Empty if an evaluation lacks it: seeds are averaged evaluation by evaluation.
     """
-    seen = {line["step"]: line["dev"].get(SCORE, {}).get(metric) for line in run.history}
+    seen = {line["step"]: line["numbers"].get(SCORE, {}).get(metric) for line in run.history}
     return [] if None in seen.values() else list(seen.items())
 
 

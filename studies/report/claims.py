@@ -15,7 +15,8 @@ import numpy as np
 import pandas
 
 from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, SampledScores, Uncertain, contrast
-from multitask.experiments.table_results import ProbedAt, RunResult, TableResults
+from multitask.experiments.frames import ProbedAt, RunResult
+from multitask.experiments.table_results import TableResults
 from multitask.experiments.text import score, signed
 from studies.report.evidence import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 
@@ -41,7 +42,7 @@ def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
 
     def measure(run: RunResult) -> float | None:
         seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
-        if all(of and of[-1][0] == run.history[-1]["step"] for of in seen):
+        if all(of and of[-1][0] == run.steps for of in seen):
             return sum(of[-1][1] for of in seen)
         return None
 
@@ -164,8 +165,7 @@ class ClaimResults:
 
     def trained_for(self, steps: int, statement: Statement, can: Literal["show", "refute"]) -> Statement:
         """The statement, which shorter trainings can only show, or only refute."""
-        trained = [run.history for runs in self.table.runs.values() for run in runs]
-        shortest = min((history[-1]["step"] if history else 0 for history in trained), default=0)
+        shortest = min((run.steps or 0 for runs in self.table.runs.values() for run in runs), default=0)
         why = f"trained for {shortest:,} steps, the authors for {steps:,}"
         return statement if shortest >= steps else every([statement], why, can)
 

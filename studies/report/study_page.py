@@ -12,6 +12,7 @@ from multitask.experiments.figures import Interval, Picture
 from multitask.experiments.report import (
     Section,
     report_of,
+    results_in,
     section_markdown,
     section_pictures,
     warnings_of,
@@ -34,12 +35,13 @@ SILENT = ("not tested here", "theorem")
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write the report of a preset with the papers of its tables, and the study's page. Returns the report's page.
+    """Write the frames and the report of a preset. Returns its page. Raises InputError if it was never run."""
+    return render(results_in(runs, preset, output), output)
 
-    Raises:
-        InputError: the preset was never run.
-    """
-    results, studies = PresetResults.read(runs, preset), study_of_tables(SAMPLE)
+
+def render(results: PresetResults, output: Path) -> Path:
+    """Write the report with the papers of its tables, and the study's page. Returns the report's page."""
+    studies = study_of_tables(SAMPLE)
     folders = dict.fromkeys(studies.get(found.table.key) for found in results.tables)
     papers = [paper for folder in folders if folder for paper in studies_by_name()[folder].papers]
     named = "; ".join(f"“{markdown_text(paper.title)}” ({markdown_text(paper.reference)})" for paper in papers)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from minbert.files import read_json
+from multitask.base.runs import Run
 from multitask.evaluation.statistics import Values
 from multitask.experiments.figures import OURS, CurvePoints, Picture, intervals, lines, render
+from multitask.experiments.frames import RunResult
 from multitask.experiments.report import Section
-from multitask.experiments.table_results import PresetResults, RunResult, TableResults, compared
+from multitask.experiments.table_results import PresetResults, TableResults, compared
 from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.study_page import as_intervals, table_section
 from studies.sparse_cse.tables import CRITERIA, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
@@ -100,7 +103,11 @@ def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple
 def pruned_section(key: str, results: PresetResults) -> Section | None:
     """A heat map of each kind of units, layers by shares, means over seeds. None without pruned runs."""
     found = results.finished_tables.get(key)
-    by_share = {share: removed(found.runs.get(pruned(share, "score"), ())) for share in SHARES} if found else {}
+    by_share = (
+        {share: removed(found.runs.get(pruned(share, "score"), ()), results.folder) for share in SHARES}
+        if found
+        else {}
+    )
     known = {f"{share:.0%}": parts for share, parts in by_share.items() if parts is not None}
     if not known:
         return None
@@ -113,15 +120,15 @@ def pruned_section(key: str, results: PresetResults) -> Section | None:
     return Section(f"{key}-pruned", PRUNED[key], text, (Picture(svg, PRUNED[key], caption),))
 
 
-def removed(runs: Sequence[RunResult]) -> tuple[Values, Values] | None:
+def removed(runs: Sequence[RunResult], folder: Path) -> tuple[Values, Values] | None:
     """The share of each layer's heads and neurons that was removed, [layers] each, means over runs.
 
     None without a run that was pruned. Units that an earlier pruning removed do not count.
     """
     found = []
     for run in runs:
-        for stage in (stage for stage in run.chain if stage.stage == "prune"):
-            layers = read_json(stage.folder / "pruning.json", dict)["layers"]
+        for stage in (stage for stage in run.chain if Run(folder / stage).stage == "prune"):
+            layers = read_json(folder / stage / "pruning.json", dict)["layers"]
             found.append([[1 - after / before for before, after in (of[kind] for of in layers)] for kind in UNITS])
     if not found:
         return None

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from multitask.evaluation.statistics import SAMPLES, Values
-from multitask.experiments.table_results import DevSet, RunResult, Samples, TableResults
+from multitask.experiments.frames import RunResult
+from multitask.experiments.table_results import DevSet, Samples, TableResults
 from multitask.experiments.tables import Row
 from multitask.stages.settings import HELD_OUT
 from tests.studies.synthetic import TABLES
@@ -28,16 +29,18 @@ class Trained:
 
 
 def history(trained: Trained) -> list[dict[str, Any]]:
-    """Lines as in metrics.jsonl."""
+    """What was measured at each evaluation."""
     seen = {0: trained.first or {}, len(trained.curve) - 1: trained.end or {}}
     return [
         {
             "step": 4000 * (place + 1),
-            "dev": {"similarity": {"pearson": score}},
-            "training": {
-                f"{source} {name}": value
-                for source in ("unlabelled", HELD_OUT)
-                for name, value in seen.get(place, {}).items()
+            "numbers": {
+                "similarity": {"pearson": score},
+                "training": {
+                    f"{source} {name}": value
+                    for source in ("unlabelled", HELD_OUT)
+                    for name, value in seen.get(place, {}).items()
+                },
             },
         }
         for place, score in enumerate(trained.curve)
@@ -55,7 +58,7 @@ class OtherExamples(Samples):
         """[samples], the same deviations for every run, and a few of its own."""
         shared, own = (np.random.default_rng([*text.encode()]) for text in (task, f"{task} {run.model}"))
         noise = shared.normal(size=SAMPLES) + 0.1 * own.normal(size=SAMPLES)
-        return run.evaluation["scores"][task] + EXAMPLES * noise
+        return run.scores[task] + EXAMPLES * noise
 
 
 def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], seeds: int = 3) -> TableResults:
@@ -63,8 +66,10 @@ def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], s
 
     def run(row: Row, seed: int) -> RunResult:
         known = trained(row, seed)
-        evaluation = {"scores": known.scores, "measures": dict.fromkeys(known.scores, "pearson")}
-        return RunResult(folder.name, folder.name, seed, evaluation, history(known), sources=("unlabelled",))
+        how = {"sources": ("unlabelled",), "measures": dict.fromkeys(known.scores, "pearson")}
+        numbers = {task: {"pearson": score} for task, score in known.scores.items()}
+        name = folder.name
+        return RunResult(key, row.key, seed, name, name, **how, numbers=numbers, history=history(known))
 
     runs = {row.key: tuple(run(row, seed) for seed in range(seeds)) for row in TABLES[key].rows}
     return TableResults(TABLES[key], runs, OtherExamples(()))

@@ -8,13 +8,16 @@ import re
 import shutil
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
+from minbert.errors import InputError
 from multitask.base.runs import Run
 from multitask.cli.main import main
+from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
@@ -139,7 +142,42 @@ def test_predictions_of_average_precision_are_probabilities(results: TableResult
     labels, predictions, *_ = run.answers["tags"]
     assert predictions.shape == labels.shape == (24, 3)
     expected = average_precision_score(labels > 0.5, predictions)
-    assert run.evaluation["scores"]["tags"] == pytest.approx(expected)
+    assert run.scores["tags"] == pytest.approx(expected)
+
+
+def test_frames_hold_what_runs_hold(work: Path) -> None:
+    """Every number and every answer, also of several labels a row, with its type."""
+    frames = GridFrames.load(work / "report" / SCORES, work / "report" / ANSWERS)
+    read = GridFrames.of_runs(work / "runs", "tasks")
+    assert len(frames.runs) == len(read.runs) == 2 * len(ROWS)
+    for found, run in zip(frames.runs, read.runs, strict=True):
+        facts, expected = ({name: of for name, of in vars(one).items() if name != "answers"} for one in (found, run))
+        np.testing.assert_equal(facts, expected)  # also where a number is NaN
+        assert found.answers.keys() == run.answers.keys()
+        for task, (labels, predictions, *others) in run.answers.items():
+            same = found.answers[task]
+            assert (same.labels.dtype, same.predictions.dtype) == (labels.dtype, predictions.dtype)
+            np.testing.assert_array_equal(same.labels, labels)
+            np.testing.assert_array_equal(same.predictions, predictions)
+            assert [*same[2:]] == others
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(path.read_bytes()[:-20]),
+        lambda path: path.write_bytes((path.parent / "results.parquet").read_bytes()),
+    ],
+)
+def test_another_file_of_scores_is_one_clear_line(damage: Any, work: Path, tmp_path: Path) -> None:
+    for name in (SCORES, "results.parquet"):
+        shutil.copy(work / "report" / name, tmp_path)
+    damage(tmp_path / SCORES)
+    with pytest.raises(InputError) as raised:
+        GridFrames.load(tmp_path / SCORES)
+    assert str(raised.value).startswith(str(tmp_path / SCORES))
+    assert "\n" not in str(raised.value)
 
 
 def test_a_second_run_and_a_plan_find_everything_computed(

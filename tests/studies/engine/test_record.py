@@ -1,7 +1,6 @@
 """Records: a damaged one is refused in one line that says what to run again."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,10 @@ import pytest
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION
+from multitask.experiments.frames import GridFrames, RunResult
 from multitask.experiments.record import PresetRecord, duration
-from tests.studies.synthetic import TABLES, add_run, write_store
+from multitask.experiments.table_results import PresetResults
+from tests.studies.synthetic import TABLES, write_store
 
 
 def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
@@ -30,21 +31,26 @@ def test_a_damaged_record_is_one_clear_error(tmp_path: Path) -> None:
             PresetRecord.read(store, "paper")
 
 
-def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_predictions(tmp_path: Path) -> None:
+def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_predictions() -> None:
     table = TABLES["1"]
-    fair, good, best = (
-        add_run(tmp_path, table, row, 0, lambda *_, quality=quality: quality)
-        for row, quality in zip(table.rows, (0.5, 0.7, 0.9), strict=False)
+    scored = {"measures": dict.fromkeys(table.columns, "accuracy")}
+    runs = tuple(
+        RunResult(
+            *("1", row.key, 0, name, name),
+            **scored,
+            keeps_model=kept,
+            numbers={**{task: {"accuracy": score} for task in table.columns}, "overall": {"mean": score}},
+        )
+        for row, name, kept, score in zip(
+            table.rows, ("fair", "good", "ensemble"), (True, True, False), (0.5, 0.7, 0.9), strict=False
+        )
     )
-    for trained in (fair, good):
-        (tmp_path / str(trained.model) / "best.json").write_text('{"overall": "step-0000008"}')
-    ensemble = (tmp_path / str(best.evaluation)).rename(tmp_path / "ensemble-best").name
-    record = PresetRecord(
-        "sample", "some-weights", "data", (), (table,), (fair, good, replace(best, chain=(ensemble,)))
-    )
-    assert record.best_model(tmp_path, table.columns) == good.model
-    alone = replace(record, runs=record.runs[2:])
-    assert alone.best_model(tmp_path, table.columns) == ensemble
+    record = PresetRecord("sample", "some-weights", "data", (), (table,), ())
+    for known, expected in ((runs, "good"), (runs[2:], "ensemble")):
+        found = PresetResults.of(GridFrames(record, known)).best_run(table.columns)
+        assert found is not None
+        assert found.model == expected
+    assert PresetResults.of(GridFrames(record, runs)).best_run(["sentiment"]) is None
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
+from multitask.experiments.frames import RANDOM_WEIGHTS
 from multitask.experiments.grid import Grid, plan
 from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import RANDOM_WEIGHTS, scores_as_data
+from multitask.experiments.results import scores_as_data
 from multitask.experiments.run import run_preset, write_best_predictions
 from multitask.experiments.show_runs import TRIED
 from multitask.experiments.table_results import PresetResults
@@ -375,10 +376,10 @@ def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
 def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk_names_one(
     whole: tuple[Preset, PresetRecord, Path], tmp_path: Path
 ) -> None:
-    preset, record, runs = whole
-    options = RunOptions("cpu", "fp32", runs)
+    preset, _, runs = whole
+    options, results = RunOptions("cpu", "fp32", runs), PresetResults.read(runs, "sample")
     expected = {
-        path.name: path.read_bytes() for path in write_best_predictions(preset, record, options, tmp_path / "x")
+        path.name: path.read_bytes() for path in write_best_predictions(preset, results, options, tmp_path / "x")
     }
     names = {f"{stem}-{split}-output.csv" for stem in ("sst", "para", "sts", "cfimdb") for split in ("dev", "test")}
     assert set(expected) == {path.name for path in (tmp_path / "x").iterdir()} == names
@@ -386,7 +387,7 @@ def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk
     for at in range(len(expected)):  # one write each
         layer = FaultyFiles(output := tmp_path / str(at), fault, at)
         with layer.installed(), pytest.raises(DiskFullError, match=list(expected)[at]):
-            write_best_predictions(preset, record, options, output)
+            write_best_predictions(preset, results, options, output)
         assert {path.name: path.read_bytes() for path in output.iterdir()} == dict(list(expected.items())[:at])
 
 

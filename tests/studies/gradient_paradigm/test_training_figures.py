@@ -7,7 +7,8 @@ import pytest
 
 from multitask.base.runs import Run
 from multitask.experiments.figures import CurvePoints
-from multitask.experiments.table_results import PresetResults, RunResult
+from multitask.experiments.frames import RunResult
+from multitask.experiments.table_results import PresetResults
 from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section

@@ -20,9 +20,9 @@ from multitask.experiments.figures import (
     sweeps,
     table_picture,
 )
+from multitask.experiments.frames import RunResult
 from multitask.experiments.report import Section, conflicts
 from multitask.experiments.results import Column, Description, TableScores, frame_of
-from multitask.experiments.table_results import RunResult
 from multitask.experiments.tables import Row
 
 
@@ -112,7 +112,8 @@ def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn: list[Figu
 
 def watched(name: str, history: list[dict[str, float]]) -> RunResult:
     """A run whose evaluations saw these means in training."""
-    return RunResult(name, name, 0, {}, [{"training": line} for line in history])
+    lines = tuple({"step": step, "numbers": {"training": line}} for step, line in enumerate(history))
+    return RunResult("t", "r", 0, name, name, history=lines)
 
 
 def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:

@@ -15,18 +15,20 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 from pyarrow import parquet
+from scipy import stats
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Run
 from multitask.evaluation import text_tables
 from multitask.experiments import report
+from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.record import PresetRecord, RecordedRun
 from multitask.experiments.results import Results, scores_as_data
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL, Row, StudyTable
 from multitask.experiments.text import score_table
-from studies.report.study_page import write_report
+from studies.report.study_page import render, write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
 
 TASKS = ("sentiment", "paraphrase", "similarity")
@@ -188,10 +190,11 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scor
     assert "Other_1 (reference)" in table
 
 
-def test_the_file_of_curves_has_every_number_that_trainings_wrote(reported: Path) -> None:
-    found = parquet.read_table(reported.parent / "report" / "curves.parquet").to_pylist()
+def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported: Path) -> None:
+    found = parquet.read_table(reported.parent / "report" / "scores.parquet").to_pylist()
     assert {line["table"] for line in found} == {"3", "one", "figure2"}
-    of_run = [line for line in found if (line["table"], line["row"], line["seed"]) == ("3", "good", 1)]
+    lines = [line for line in found if (line["table"], line["row"], line["seed"]) == ("3", "good", 1)]
+    of_run = [line for line in lines if line["step"] is not None and line["source"] != "overall"]
     written = [json.loads(line) for line in (reported / "pretrain-3-good-1" / "metrics.jsonl").read_text().splitlines()]
     assert {(line["step"], line["source"], line["measure"]): line["value"] for line in of_run} == {
         (line["step"], source, measure): value
@@ -201,6 +204,19 @@ def test_the_file_of_curves_has_every_number_that_trainings_wrote(reported: Path
         if not isinstance(value, list)
     }
     assert {line["label"] for line in of_run} == {"Good"}
+
+
+def test_a_report_is_the_same_from_its_two_frames_without_any_run(reported: Path, tmp_path: Path) -> None:
+    frames = [reported.parent / "report" / name for name in (SCORES, ANSWERS)]
+    render(PresetResults.of(GridFrames.load(*frames)), tmp_path / "report")
+    assert pages(tmp_path / "runs") == pages(reported)
+
+
+def test_without_answers_intervals_are_over_seeds_alone(reported: Path) -> None:
+    frames = GridFrames.load(reported.parent / "report" / SCORES)
+    found, scores = PresetResults.of(frames).tables[0], read_scores(reported, "good", "similarity")
+    expected = stats.t.interval(0.95, 1, fmean(scores), stats.sem(scores))
+    assert found.interval("good", "similarity") == pytest.approx(expected, rel=1e-2)
 
 
 def test_the_file_of_results_has_the_scores_of_the_runs_and_their_tests(reported: Path, results: TableResults) -> None:

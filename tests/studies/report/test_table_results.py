@@ -1,5 +1,6 @@
 """What tables and verdicts are made of: contrasts of rows, and measures of training."""
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,12 +73,12 @@ def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
 
 def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults) -> None:
     run = gradient.runs["defaults"][0]
-    lines = [{**line, "training": dict(line["training"])} for line in run.history]
-    seen = lines[-1]["training"]
+    lines = deepcopy(run.history)
+    seen = lines[-1]["numbers"]["training"]
     assert last("distance gap")(run) == seen["unlabelled distance gap"]
     both = "distance gap", next(n for n in probed_as_published(gradient.table.rows[0]) if n != "distance gap")
     assert last(" + ".join(both))(run) == pytest.approx(sum(seen[f"unlabelled {name}"] for name in both))
-    del lines[-1]["training"]["unlabelled distance gap"]
+    del seen["unlabelled distance gap"]
     assert last("distance gap")(replace(run, history=lines)) is None
 
 
@@ -131,7 +132,7 @@ def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_th
     answers = [run.answers["similarity"] for run in runs]
     expected = [spearmanr(of.predictions, of.labels).statistic for of in answers]
     assert gradient.scores[first, "similarity"].observed == pytest.approx(expected)
-    assert runs[0].curve("similarity") == [line["dev"]["similarity"]["spearman"] for line in runs[0].history]
+    assert runs[0].curve("similarity") == [line["numbers"]["similarity"]["spearman"] for line in runs[0].history]
     draws = draws_of("similarity").integers(len(answers[0].labels), size=len(answers[0].labels))
     resampled = spearmanr(answers[0].predictions[draws], answers[0].labels[draws]).statistic
     assert gradient.scores[first, "similarity"].resampled[0, 0] == pytest.approx(resampled)

@@ -10,8 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from minbert.files import write_json
-from multitask.base.runs import Run
-from multitask.experiments.table_results import RunResult
+from multitask.experiments.frames import RunResult
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import removed
 from studies.sparse_cse.tables import (
@@ -77,7 +76,7 @@ def pruned_run(folder: Path, heads: list[list[int]]) -> RunResult:
     """Heads of each layer before and after; of two neurons, one is left."""
     folder.mkdir()
     write_json(folder / "pruning.json", {"layers": [{"heads": of, "neurons": [2, 1]} for of in heads]})
-    return RunResult(folder.name, folder.name, 0, {}, chain=(Run(folder),))
+    return RunResult("t", "r", 0, folder.name, folder.name, chain=(folder.name,))
 
 
 def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path):
@@ -85,10 +84,10 @@ def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path):
     runs = []
     for seed, heads in enumerate(([[2, 2], [1, 1]], [[2, 1], [1, 1]])):
         runs.append(pruned_run(tmp_path / f"prune-{seed}", heads))
-    heads, neurons = removed(runs) or ((), ())
+    heads, neurons = removed(runs, tmp_path) or ((), ())
     assert heads == pytest.approx([0.25, 0.0])
     assert neurons == pytest.approx([0.5, 0.5])
-    assert removed([]) is None
+    assert removed([], tmp_path) is None
 
 
 def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
@@ -98,7 +97,7 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
         runs[pruned(share, "score")] = (pruned_run(tmp_path / f"prune-{share}", heads),)
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(figures, "matrices", lambda *given: drawn.append(given))
-    results: Any = SimpleNamespace(finished_tables={figures.OWN: SimpleNamespace(runs=runs)})
+    results: Any = SimpleNamespace(finished_tables={figures.OWN: SimpleNamespace(runs=runs)}, folder=tmp_path)
     section = figures.pruned_section(figures.OWN, results)
     assert section is not None
     [(panels, texts, rows, columns, labels, title)] = drawn

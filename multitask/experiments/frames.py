@@ -1,0 +1,357 @@
+"""Two frames that a grid ends with, from which reports, claims and figures are made: scores, and answers by example.
+
+`scores.parquet` has a line for each number: keys of the table and of its row, the row's label, the seed, the step
+(missing for the model that was kept), the source (a task; `overall`; `embeddings`; `training` for means over training
+batches since the previous evaluation), the measure, and its value. Besides, a line of each run has what is no number,
+as JSON (`text`). `answers.parquet` has a line for each answer to a dev example: run, task, example, label, prediction.
+Without it, intervals and tests are over seeds alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+import pandas
+import pyarrow
+from pyarrow import parquet
+
+from minbert.errors import InputError
+from minbert.files import atomic_file, read_arrays, read_json
+from minbert.settings import adapter, read_as
+from multitask.base.runs import Run
+from multitask.evaluation.statistics import DevAnswers
+from multitask.experiments.record import PresetRecord
+from multitask.experiments.tables import OVERALL
+from multitask.stages.settings import HELD_OUT
+
+SCORES, ANSWERS = "scores.parquet", "answers.parquet"
+VERSION = b"1"
+"""Of the file of scores."""
+TRAINING, EMBEDDINGS, MEAN = "training", "embeddings", "mean"
+"""Sources that are no tasks, and the measure of a mean over tasks."""
+FACTS = "facts"
+"""The measure of the line that has what is no number."""
+OVERLAP = "overlap: "
+"""Begins measures of how many scored examples a model was trained on, and of its score on the others."""
+RANDOM_WEIGHTS = "random weights"
+"""The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
+unless the stage learns one, are those of the preset's start weights."""
+_TEXT, _WHOLE = pyarrow.string(), pyarrow.int64()
+LINE: Final = pyarrow.schema(
+    {"table": _TEXT, "row": _TEXT, "label": _TEXT, "seed": _WHOLE, "step": _WHOLE, "source": _TEXT, "measure": _TEXT}
+    | {"value": pyarrow.float64(), "text": _TEXT}
+)
+ANSWER: Final = pyarrow.schema(
+    {"run": _TEXT, "task": _TEXT, "example": pyarrow.int32(), "label": pyarrow.float64()}
+    | {"prediction": pyarrow.float64()}
+)
+ProbedAt = Literal["training batches", "held-out sentences"]
+"""Where the gradient probe looks: at projected embeddings of training batches, or at plain ones of other sentences."""
+Numbers = Mapping[str, Mapping[str, float]]
+"""By source and measure."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One seed of one row: what is known of it but for numbers."""
+
+    table: str
+    row: str
+    seed: int
+    model: str
+    """Name of the run with the final model: a training or an ensemble."""
+    evaluated: str
+    """Name of the run with its scores and predictions."""
+    start: str = ""
+    """The start weights of its first stage, or `RANDOM_WEIGHTS`."""
+    chain: tuple[str, ...] = ()
+    """Names of all its runs, parents first."""
+    sources: tuple[str, ...] = ()
+    """What a pre-training reads; nothing of other stages."""
+    measures: Mapping[str, str] = field(default_factory=dict)
+    """The metric of each scored task that the table compares."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """How many classes a classification has."""
+    majorities: Mapping[str, float] = field(default_factory=dict)
+    """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """The member whose model alone answers a task of an ensemble."""
+    chosen_on_dev: bool = False
+    """Whether it is an ensemble that selected a task's model among several by their dev scores."""
+    keeps_model: bool = False
+    """Whether its folder has a model, which ensembles of predictions and published runs do not."""
+    unknown: tuple[str, ...] = ()
+    """What is not known of the sentences that the model was trained on."""
+    kinds: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
+    """Of each task's answers: the types of labels and of predictions, and how many of them an example has."""
+
+
+@dataclass(frozen=True)
+class RunResult(RunFacts):
+    """One seed of one row, with its numbers and answers."""
+
+    numbers: Numbers = field(default_factory=dict)
+    """Of the model that was kept."""
+    history: Sequence[Mapping[str, Any]] = ()
+    """`step` and `numbers` of each evaluation in training; none for an ensemble, which trains nothing."""
+    answers: Mapping[str, DevAnswers] = field(default_factory=dict)
+    """The answers to the dev set of each scored task."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The score of each task, by its metric that the table compares."""
+        return {task: self.numbers[task][of] for task, of in self.measures.items() if of in self.numbers.get(task, ())}
+
+    @property
+    def overall(self) -> float:
+        """The mean of the tasks' own scores; NaN if it is undefined."""
+        return self.numbers.get(OVERALL, {}).get(MEAN, np.nan)
+
+    def overlap(self, task: str) -> dict[str, float]:
+        """How many `rows` of a task are scored, how many of them were trained on (`rows_seen`), and the score on the
+        others (`clean`; missing if too few are left). Empty if that is not known.
+        """
+        found = self.numbers.get(task, {}).items()
+        return {name.removeprefix(OVERLAP): value for name, value in found if name.startswith(OVERLAP)}
+
+    @property
+    def steps(self) -> int | None:
+        """Updates of its last training."""
+        return self.history[-1]["step"] if self.history else None
+
+    def answering(self, task: str) -> str:
+        """The run whose model answers a task: the one member that an ensemble asks, otherwise this run."""
+        return self.asked.get(task, self.model)
+
+    def curve(self, column: str) -> list[float]:
+        """The dev score at every evaluation in training; empty if training did not measure it."""
+        measure = MEAN if column == OVERALL else self.measures.get(column, "")
+        scores = [line["numbers"].get(column, {}).get(measure) for line in self.history]
+        return [] if None in scores else scores
+
+    def probed(self, statistic: str, place: ProbedAt = "training batches") -> list[tuple[int, float]]:
+        """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
+
+        metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration, or held-out
+        sentences.
+        """
+        sources = (HELD_OUT,) if place == "held-out sentences" else self.sources
+        names = [f"{source} {statistic}" for source in sources]
+        seen = ((line["step"], line["numbers"].get(TRAINING, {})) for line in self.history)
+        return [(step, measured[name]) for step, measured in seen for name in names if name in measured]
+
+    @classmethod
+    def read(cls, folder: Path, of: RunFacts, metrics: Mapping[str, str] | None = None) -> Self:
+        """Read it from its runs in a folder. `metrics` are those of tasks that a table compares by another one."""
+        model, evaluated = folder / of.model, folder / of.evaluated
+        evaluation, config = Run(evaluated).evaluation(), _config(model)
+        measures = {task: (metrics or {}).get(task, evaluation["measures"][task]) for task in evaluation["scores"]}
+        numbers = {task: _numbers(evaluation["metrics"].get(task, {})) for task in measures}
+        for task, score in evaluation["scores"].items():
+            numbers[task][evaluation["measures"][task]] = score  # of suites it is the only number
+        numbers |= {OVERALL: {MEAN: evaluation["overall"]}}
+        if geometry := _numbers(evaluation.get("geometry") or {}):
+            numbers[EMBEDDINGS] = geometry
+        for task, overlap in evaluation.get("overlap", {}).items():
+            numbers[task] |= {f"{OVERLAP}{name}": value for name, value in _numbers(overlap).items()}
+        tables = {task: len(measured.get("confusion", ())) for task, measured in evaluation["metrics"].items()}
+        weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
+        chosen = [task for member in members for task in member["scores"]]
+        result = cls(
+            **{one.name: getattr(of, one.name) for one in fields(RunFacts)}
+            | {"sources": tuple(config.get("sources", ())), "measures": measures}
+            | {"classes": {task: count for task, count in tables.items() if count}}
+            # RUN/checkpoints/MODEL
+            | {"asked": {task: Path(*asked).parent.parent.name for task, asked in weights.items() if len(asked) == 1}}
+            | {"chosen_on_dev": evaluation.get("selected_on_dev", False) and len(set(chosen)) < len(chosen)}
+            | {"keeps_model": bool(Run(model).kept_models()), "unknown": tuple(evaluation.get("unknown", ()))},
+            numbers=numbers,
+            history=tuple(map(_line, Run(model).history())) if (model / "metrics.jsonl").is_file() else (),
+        )
+        names = [f"{task}_{kind}" for task in result.scores for kind in ("labels", "predictions")]
+        arrays = read_arrays(evaluated / "predictions.npz", *names)
+        return result.with_answers({t: (arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in result.scores})
+
+    def with_answers(self, arrays: Mapping[str, tuple[Any, Any]]) -> Self:
+        """The result with labels and predictions of each task."""
+        answers = {
+            task: DevAnswers(*arrays[task], self.measures[task], self.classes.get(task), score)  # type: ignore[arg-type]
+            for task, score in self.scores.items()
+            if task in arrays
+        }
+        kinds = {
+            task: (str(of.labels.dtype), str(of.predictions.dtype), of.labels[0].size) for task, of in answers.items()
+        }
+        majorities = {
+            task: float(np.unique(of.labels, axis=0, return_counts=True)[1].max() / len(of.labels))
+            for task, of in answers.items()
+            if of.metric == "accuracy"
+        }
+        return replace(self, answers=answers, kinds=kinds, majorities={**self.majorities, **majorities})
+
+
+def _config(run: Path) -> dict[str, Any]:
+    return read_json(run / "config.json", dict) if (run / "config.json").is_file() else {}
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a mapping, without tables such as a confusion matrix."""
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}
+
+
+def _line(of: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
+    numbers = {source: _numbers(measured) for source, measured in {TRAINING: of["training"], **of["dev"]}.items()}
+    overall = {OVERALL: {MEAN: of["scores"][OVERALL]}} if OVERALL in of["scores"] else {}
+    return {"step": of["step"], "numbers": numbers | overall}
+
+
+@dataclass(frozen=True)
+class GridFrames:
+    """All that a grid found.
+
+    Attributes:
+        record: what was run. Of its runs, those with scores may be missing.
+        runs: the runs with scores, in the order of tables, rows and seeds.
+    """
+
+    record: PresetRecord
+    runs: tuple[RunResult, ...]
+
+    @classmethod
+    def of_runs(cls, folder: Path, preset: str) -> Self:
+        """Read a preset's record and its runs. Raises InputError when it was never run, or a run is damaged."""
+        record = PresetRecord.read(folder, preset)
+        for name in sorted(record.artefacts()):
+            Run(folder / name).check()
+        return cls(record, tuple(_results_of(record, folder)))
+
+    @classmethod
+    def load(cls, scores: Path, answers: Path | None = None) -> Self:
+        """Read the frames. Raises InputError for a missing or damaged file, or one of another version."""
+        if not scores.is_file():
+            raise InputError(f"{scores}: no such file; `multitask experiments run` writes {SCORES}")
+        try:
+            found = parquet.read_table(scores)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{scores}: not a Parquet file ({str(error).splitlines()[0]:.80})") from None
+        about = found.schema.metadata or {}
+        if about.get(b"version") != VERSION or found.schema.names != LINE.names:
+            raise InputError(f"{scores}: written by another version, or another file; expected a report's {SCORES}")
+        record: PresetRecord = read_as(PresetRecord, about[b"record"].decode(), scores)
+        arrays = _read_answers(answers) if answers is not None else {}
+        return cls(record, tuple(_read_runs(found, arrays, scores)))
+
+    def save(self, folder: Path) -> None:
+        """Write both frames, atomically."""
+        self.save_scores(folder / SCORES)
+        write_answers(folder / ANSWERS, _answer_frames(self.runs))
+
+    def save_scores(self, file: Path) -> None:
+        """Write the frame of scores, atomically."""
+        scored = {(run.table, run.row, run.seed) for run in self.runs}
+        others = tuple(run for run in self.record.runs if (run.table, run.row, run.seed) not in scored)
+        record = adapter(PresetRecord).dump_json(replace(self.record, runs=others))
+        labels = {(table.key, row.key): row.label for table in self.record.tables for row in table.rows}
+        lines = [line for run in self.runs for line in _lines(run, labels[run.table, run.row])]
+        columns = list(zip(*lines, strict=True)) or [()] * len(LINE)
+        table = pyarrow.table(
+            [pyarrow.array(of, line.type) for of, line in zip(columns, LINE, strict=True)], schema=LINE
+        )
+        with atomic_file(file) as temporary:
+            table = table.replace_schema_metadata({b"version": VERSION, b"record": record})
+            parquet.write_table(table, temporary, compression="zstd", compression_level=9)
+
+    def of_table(self, key: str) -> dict[str, tuple[RunResult, ...]]:
+        """The runs of each row of a table, one for each seed."""
+        (table,) = (table for table in self.record.tables if table.key == key)
+        runs = [run for run in self.runs if run.table == key]
+        return {row.key: tuple(run for run in runs if run.row == row.key) for row in table.rows}
+
+    def of_tables(self, keys: Iterable[str]) -> Self:
+        """The same of some tables."""
+        kept = set(keys)
+        tables = tuple(table for table in self.record.tables if table.key in kept)
+        others = tuple(run for run in self.record.runs if run.table in kept)
+        runs = tuple(run for run in self.runs if run.table in kept)
+        return replace(self, record=replace(self.record, tables=tables, runs=others), runs=runs)
+
+
+def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:
+    """The runs of a folder that are scored."""
+    for table in record.tables:
+        metrics = {task: first for task, (first, *_) in table.metrics.items()}
+        for run in (run for row in table.rows for run in record.of_row(table.key, row.key)):
+            if run.model is not None and run.evaluation is not None:
+                masked = (_config(folder / name) for name in run.chain if Run(folder / name).stage == "mlm")
+                start = RANDOM_WEIGHTS if any(of.get("from_scratch") for of in masked) else record.start
+                of = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain)
+                yield RunResult.read(folder, of, metrics)
+
+
+def _lines(run: RunResult, label: str) -> Iterator[tuple[Any, ...]]:
+    """The lines of a run, those of the model that was kept last."""
+    place = (run.table, run.row, label, run.seed)
+    for step, numbers in [*((line["step"], line["numbers"]) for line in run.history), (None, run.numbers)]:
+        for source, measured in numbers.items():
+            yield from ((*place, step, source, measure, value, None) for measure, value in measured.items())
+    facts = RunFacts(**{one.name: getattr(run, one.name) for one in fields(RunFacts)})
+    yield (*place, None, FACTS, FACTS, None, adapter(RunFacts).dump_json(facts).decode())
+
+
+def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path: Path) -> Iterator[RunResult]:
+    columns = zip(*(found.column(name).to_pylist() for name in LINE.names), strict=True)
+    for _, lines in groupby(columns, key=lambda line: (*line[:2], line[3])):
+        numbers: dict[int | None, dict[str, dict[str, float]]] = {}
+        for *_, step, source, measure, value, text in lines:
+            if source == FACTS:
+                facts: RunFacts = read_as(RunFacts, text, path)
+            else:
+                numbers.setdefault(step, {}).setdefault(source, {})[measure] = value
+        own = numbers.pop(None, {})
+        history = tuple({"step": step, "numbers": of} for step, of in numbers.items())
+        result = RunResult(**vars(facts), numbers=own, history=history)
+        answered = {}
+        for task, (label, prediction, width) in result.kinds.items():
+            if (facts.evaluated, task) in arrays:
+                both = zip(arrays[facts.evaluated, task], (label, prediction), strict=True)
+                shape = (-1,) if width == 1 else (-1, width)
+                answered[task] = tuple(values.astype(kind).reshape(shape) for values, kind in both)
+        yield result.with_answers(answered) if answered else result
+
+
+def _answer_frames(runs: Sequence[RunResult]) -> Iterator[pandas.DataFrame]:
+    seen = {(run.evaluated, task): of for run in runs for task, of in run.answers.items()}
+    for (run, task), of in seen.items():
+        yield answer_frame(run, task, of.labels, of.predictions)
+
+
+def answer_frame(run: str, task: str, labels: Any, predictions: Any) -> pandas.DataFrame:
+    """The lines of a run's answers to a task; several for an example that has several labels."""
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    places = np.repeat(np.arange(len(labels)), labels[0].size if len(labels) else 1)
+    return pandas.DataFrame(
+        {"run": run, "task": task, "example": places, "label": labels.ravel(), "prediction": predictions.ravel()}
+    )
+
+
+def write_answers(file: Path, frames: Iterable[pandas.DataFrame]) -> None:
+    """Write the frame of answers, atomically."""
+    tables = [pyarrow.Table.from_pandas(frame, ANSWER, preserve_index=False) for frame in frames]
+    table = pyarrow.concat_tables([ANSWER.empty_table(), *tables]).replace_schema_metadata(None)
+    encoding = {"prediction": "BYTE_STREAM_SPLIT", "example": "DELTA_BINARY_PACKED"}
+    how: dict[str, Any] = {"use_dictionary": ["run", "task", "label"], "column_encoding": encoding}
+    with atomic_file(file) as temporary:
+        parquet.write_table(table, temporary, compression="zstd", compression_level=9, **how)
+
+
+def _read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Labels and predictions by run and task."""
+    if not file.is_file():
+        return {}
+    frame = parquet.read_table(file, read_dictionary=["run", "task"]).to_pandas()
+    found = frame.groupby(["run", "task"], observed=True, sort=False)
+    return {key: (of.label.to_numpy(), of.prediction.to_numpy()) for key, of in found}
