@@ -57,13 +57,9 @@ def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"stage": "other"},
-        {"version": 2},
-        {"config": Config(epochs=2)},
-        {"config": Config(heads=Heads("shared"))},
-        {"config": Config(tasks=("b", "a"))},
-        {"inputs": INPUTS | {"start": "2f"}},
-        {"inputs": INPUTS | {"precision": "bf16"}},
+        *({"stage": "other"}, {"version": 2}, {"config": Config(epochs=2)}),
+        *({"config": Config(heads=Heads("shared"))}, {"config": Config(tasks=("b", "a"))}),
+        *({"inputs": INPUTS | {"start": "2f"}}, {"inputs": INPUTS | {"precision": "bf16"}}),
     ],
     ids=str,
 )

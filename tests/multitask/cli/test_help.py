@@ -199,18 +199,12 @@ def script() -> str:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ('"fi"', "finetune"),
-        ('"s"', "search serve simulate"),
-        ('data ""', "check sample fetch"),
-        ('data "f"', "fetch"),
-        ('experiments "l"', "list"),
+        *(('"fi"', "finetune"), ('"s"', "search serve simulate"), ('data ""', "check sample fetch")),
+        *(('data "f"', "fetch"), ('experiments "l"', "list")),
         ('finetune "--task"', "--tasks-file --tasks --task-weights"),
-        ('finetune --epochs 3 "--save"', "--save-every --save-config"),
-        ('finetune --precision "f"', "fp32"),
-        ('data fetch "--f"', "--folder"),
-        ('data check "--h"', "--help --help-all"),
-        ('experiments run sample --engine ""', "local ray"),
-        ('finetune "x"', ""),
+        *(('finetune --epochs 3 "--save"', "--save-every --save-config"), ('finetune --precision "f"', "fp32")),
+        *(('data fetch "--f"', "--folder"), ('data check "--h"', "--help --help-all")),
+        *(('experiments run sample --engine ""', "local ray"), ('finetune "x"', "")),
     ],
 )
 def test_bash(words, expected, script):

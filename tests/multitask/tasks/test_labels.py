@@ -127,19 +127,10 @@ def hints(folder: Path, written: list[str], kind: str = "classification", **fiel
 @pytest.mark.parametrize(
     "alike",
     [
-        ["caf\xe9", "cafe\u0301"],
-        ["neg", "neg\u200b", "n\xadeg"],
-        ["pos", "Pos", "POS", "\uff50\uff4f\uff53"],
-        ["bad", '"bad"', "\u201cbad\u201d"],
-        ["how to", "how-to", "how_to", "how\xa0to"],
-        ["1", "true", "True", "TRUE", "1.0"],
-        ["0", "False", "-0.0"],
-        ["0101", "101"],
-        ["1.1", "1.10"],
-        ["1E1", "10"],
-        ["1000", "1_000", "1,000", "1e3"],
-        ["-1", "\u22121", "\u20131"],
-        ["a & b", "a &amp; b"],
+        *(["caf\xe9", "cafe\u0301"], ["neg", "neg\u200b", "n\xadeg"], ["pos", "Pos", "POS", "\uff50\uff4f\uff53"]),
+        *(["bad", '"bad"', "\u201cbad\u201d"], ["how to", "how-to", "how_to", "how\xa0to"]),
+        *(["1", "true", "True", "TRUE", "1.0"], ["0", "False", "-0.0"], ["0101", "101"], ["1.1", "1.10"]),
+        *(["1E1", "10"], ["1000", "1_000", "1,000", "1e3"], ["-1", "\u22121", "\u20131"], ["a & b", "a &amp; b"]),
         ["stra\xdfe", "STRASSE"],
     ],
 )
