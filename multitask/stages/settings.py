@@ -168,6 +168,10 @@ HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
 
 
+LARGEST_PROBED_QUEUE = 8192
+"""A probe's memory grows with the square of the number of negatives."""
+
+
 @settings
 class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Contrastive pre-training."""
@@ -223,6 +227,8 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
             raise InputError("queue has no effect without momentum; set both")
         if self.momentum is not None and self.chunk is not None:
             raise InputError("chunk cannot be combined with momentum, whose queue takes the place of large batches")
+        if self.momentum is not None and self.probe_every is not None and self.queue > LARGEST_PROBED_QUEUE:
+            raise InputError(f"queue is {self.queue}; expected at most {LARGEST_PROBED_QUEUE} with probe_every")
 
 
 PRETRAIN_OPTIONS = (

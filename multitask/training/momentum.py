@@ -106,6 +106,10 @@ class MomentumSource(ContrastiveSource):
         self.momentum = momentum
         self.queries = 2 if self.objective.predicts else 1
         size = queue if self.objective.takes_hard_negatives else 0
+        if size and getattr(self.objective, "hard_negative_weight", 0):
+            raise InputError(
+                "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue 0"
+            )
         self.queue = momentum.queue(size, momentum.encoder.config.hidden_size * len(self.sizes))
 
     def inputs(self, rows: RowNumbers) -> Inputs:
@@ -131,6 +135,8 @@ class MomentumSource(ContrastiveSource):
             swapped, _ = self.loss_of_batch(torch.stack([second, key_of_first]), rows)
             loss, watched = self.loss_of_batch(torch.stack([first, key_of_second]), rows)
             return loss + swapped, watched
+        if not len(self.queue.keys):
+            return self.loss_of_batch(whole, rows)
         pairs = np.stack([identity[rows] for identity in self.identities[:2]], axis=1)
         identities = torch.from_numpy(pairs).to(views.device, non_blocking=True)
         excluded = self.queue.excluded(identities, self.config.mask_duplicates)

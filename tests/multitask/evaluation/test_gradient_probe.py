@@ -17,6 +17,7 @@ from multitask.cli.main import main
 from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe, probe_checkpoint, similar_pairs
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, build_objective, unit
+from multitask.training.settings import ObjectiveConfig
 
 from ..objectives.batches import (
     ALL_OBJECTIVES,
@@ -202,6 +203,38 @@ def test_hard_negatives_are_further_columns():
     torch.testing.assert_close(
         seen.dissipation, 1 - (positive - torch.logaddexp(positive, negatives.logsumexp(-1))).exp()
     )
+
+
+HARD_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    # of cosines of anchors with v and w, of anchors with u and w, and of v with v and w: the logarithms of W
+    "infonce:temperature=0.2": lambda across, within, other: across / 0.2,
+    "mnrl:scale=5": lambda across, within, other: across / 0.2,
+    "arccon:temperature=0.2": lambda across, within, other: across / 0.2,
+    "dcl:temperature=0.2": lambda across, within, other: across / 0.2,
+    "gradient:weight=0.2,dissipation=none": lambda across, within, other: across / 0.2,
+    "mpt:margin=2": lambda across, within, other: across * 1e9,
+    "met:margin=2": lambda across, within, other: across * 1e9,
+    "mat:margin=1": lambda across, within, other: across * 1e9,
+    "mhs": lambda across, within, other: across * 1e9,
+    "align_uniform": lambda across, within, other: -2 * (2 - 2 * within),
+    "mhe:weight=0.2": lambda across, within, other: within / 0.2,
+    "mhe": lambda across, within, other: within,
+    "vicreg:weight=0.2": lambda across, within, other: within / 0.2,
+    "barlow_twins:weight=0.2": lambda across, within, other: other / 0.2,
+}
+
+
+@pytest.mark.parametrize("text", HARD_WEIGHTS)
+def test_weights_with_hard_negatives_are_those_of_the_page_on_objectives(text: str) -> None:
+    batch, hard, false_hard = random_batch(8), random_batch(9, pairs=4).anchors, torch.zeros(6, 4, dtype=torch.bool)
+    false_hard[0, 1] = True
+    objective = ObjectiveConfig.parse(text).build()
+    seen = found(objective, batch, hard_negatives=hard, false_hard_negatives=false_hard)
+    u, v, w = (unit(rows) for rows in (batch.anchors, batch.positives, hard))
+    cosines = u @ torch.cat([v, w]).T, u @ torch.cat([u, w]).T, v @ torch.cat([v, w]).T
+    excluded = torch.cat([torch.eye(6, dtype=torch.bool), false_hard], dim=1)
+    logarithms = HARD_WEIGHTS[text](*cosines).masked_fill(excluded, -math.inf)
+    torch.testing.assert_close(seen.weights, logarithms.softmax(-1), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(

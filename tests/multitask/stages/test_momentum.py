@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from minbert.model import BertModel
+from multitask.objectives import build_objective
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.stages.settings import PretrainConfig
 from multitask.training.contrastive_source import build_projection
@@ -73,10 +74,15 @@ def test_the_queue_has_the_newest_keys_and_knows_their_texts():
         assert queue.keys[: len(waiting)].tolist() == [key for key, _ in waiting]
 
 
-def encoded(encoder: nn.Module, heads: nn.Module, source: MomentumSource, column: int, row: int) -> Tensor:
-    """The unit vector of one sentence, encoded by itself."""
+def encoded_raw(encoder: nn.Module, source: MomentumSource, column: int, row: int) -> Tensor:
+    """The embedding of one sentence, encoded by itself."""
     ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
-    return nn.functional.normalize(heads(encoder(ids).last_hidden_state.mean(dim=1))[0].double(), dim=0)
+    return encoder(ids).last_hidden_state.mean(dim=1)[0]
+
+
+def encoded(encoder: nn.Module, heads: nn.Module, source: MomentumSource, column: int, row: int) -> Tensor:
+    """Its unit vector after the heads."""
+    return nn.functional.normalize(heads(encoded_raw(encoder, source, column, row)).double(), dim=0)
 
 
 def info_nce(queries: list[Tensor], keys: list[Tensor], others: list[list[Tensor]]) -> Tensor:
@@ -86,6 +92,25 @@ def info_nce(queries: list[Tensor], keys: list[Tensor], others: list[list[Tensor
         logits = torch.stack([query @ key / 0.05 for key in (keys[i], *others[i])])
         losses.append(logits.logsumexp(0) - logits[0])
     return torch.stack(losses).mean()
+
+
+def test_each_size_of_embeddings_has_its_own_part_of_the_queue(training):
+    """The loss is the mean of those of the sizes, each with keys of its size."""
+    problem = training(replace(CONFIG, matryoshka=(32, 8), projection="none", mask_duplicates=False))
+    source, (first, second, *_) = problem.contrastive["unlabelled"], problem.plan(0)
+    problem.backward(first)
+    queue = source.queue.keys[:8].clone()
+    assert not queue[:, 40:].any()  # the smaller size ends in zeros
+    loss = problem.backward(second).terms["unlabelled"]
+    parts = []
+    for size in (32, 8):
+        queries, keys = (
+            torch.stack([encoded_raw(encoder, source, column, row)[:size] for row in second[0].rows])
+            for column, encoder in ((0, problem.encoder), (1, problem.module["momentum"].encoder))
+        )
+        hard = queue[:, :size] if size == 32 else queue[:, 32 : 32 + size]
+        parts.append(build_objective("infonce")(queries, keys, hard))
+    torch.testing.assert_close(loss, torch.stack(parts).mean().detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
