@@ -5,8 +5,8 @@ by the trained encoder, everything else (keys) by the copy.
 
 MoCo v2: the keys of the last batches wait in a queue, where they are further negatives of every anchor. The paper
 compares an anchor with the queue alone; here the batch's other keys count, too, as if they were in the queue already.
-BYOL: no negatives; a predictor on the queries, and both views are queries and keys in turn. Unlike the papers' heads,
-those here have no batch norm.
+BYOL: no negatives; a predictor on the queries, and both views are queries and keys in turn. Of the papers' heads, the
+predictor alone has batch norm here: without it, all embeddings soon have one direction.
 
 Sources: He et al. 2020, arXiv 1911.05722, section 3; Chen et al. 2020, arXiv 2003.04297; Grill et al. 2020, arXiv
 2006.07733, section 3.
@@ -25,7 +25,7 @@ from minbert.packing import PackedBatch
 from multitask.base import distributed
 from multitask.data.examples import RowNumbers
 from multitask.models.compute_in_batches import PoolingMethod, pool
-from multitask.training.contrastive_source import ContrastiveSource, build_projection, inputs_of
+from multitask.training.contrastive_source import ContrastiveSource, inputs_of
 from multitask.training.source import Inputs
 
 
@@ -69,7 +69,11 @@ class Momentum(nn.Module):
         self.trained = encoder, projection  # in a tuple, so that they are no parts of this module
         self.encoder, self.projection = deepcopy(self.trained)
         self.requires_grad_(requires_grad=False)
-        self.predictor = build_projection("mlp" if predicts else "none", encoder.config.hidden_size)
+        width = encoder.config.hidden_size
+        self.predictor = nn.Sequential()
+        if predicts:
+            norm = nn.BatchNorm1d(width, track_running_stats=False)  # it is discarded after training
+            self.predictor.extend([nn.Linear(width, width), norm, nn.ReLU(), nn.Linear(width, width)])
         self.pooling = pooling
         self.momentum = momentum
         self.queues = nn.ModuleList()
@@ -116,7 +120,7 @@ class MomentumSource(ContrastiveSource):
         return inputs_of(self.columns[: self.queries], rows)
 
     def project(self, embeddings: Tensor) -> Tensor:
-        return self._project(embeddings, nn.Sequential(self.projection, self.momentum.predictor), self.queries)
+        return self._project(embeddings, self.projection, self.queries)
 
     @torch.no_grad()
     def keys(self, rows: RowNumbers, device: torch.device) -> Tensor:
@@ -126,12 +130,18 @@ class MomentumSource(ContrastiveSource):
         embeddings = pool(copy.encoder.forward_packed(batch), batch, copy.pooling)
         return self._project(embeddings, copy.projection, len(columns))
 
+    def _predictions(self, view: Tensor) -> Tensor:
+        """Of the whole batch [rows, sizes * dim], because the predictor's batch norm compares its rows."""
+        parts = view.chunk(len(self.sizes), dim=1)
+        return torch.cat([self.momentum.predictor(part).float() for part in parts], dim=1)
+
     def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
         self.momentum.follow()
         keys = self.keys(distributed.own(rows), views.device)
         whole = distributed.gather(torch.cat([views, keys]), len(rows), dim=1)
         if self.objective.predicts:
-            first, second, key_of_first, key_of_second = whole
+            *queries, key_of_first, key_of_second = whole
+            first, second = (self._predictions(view) for view in queries)
             swapped, _ = self.loss_of_batch(torch.stack([second, key_of_first]), rows)
             loss, watched = self.loss_of_batch(torch.stack([first, key_of_second]), rows)
             return loss + swapped, watched

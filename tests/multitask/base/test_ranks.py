@@ -33,7 +33,7 @@ from multitask.stages import training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import pretrain
+from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.masked_words import MaskedSource
@@ -188,7 +188,8 @@ def look_at_steps(problem: Any, *_: Any, **__: Any) -> list[dict[str, Any]]:
     """In place of `train`: losses and gradients of batches of several sizes."""
     problem.module.train()
     found = []
-    for size in SIZES:
+    predicts = isinstance(problem, Pretraining) and problem.config.objective.build().predicts
+    for size in (11, 2) if predicts else SIZES:  # a batch norm needs two rows
         update = tuple(Batch(batch.source, batch.rows[:size]) for batch in problem.plan(0)[0])
         losses = problem.backward(update)
         parameters = {name: p for name, p in problem.module.named_parameters() if p.grad is not None}
