@@ -33,9 +33,9 @@ from transformers.utils import logging
 
 from benchmarks.finetune import OurLoop
 from benchmarks.measure import machine, matrix_rate, print_table
-from minbert import BertModel, load_tokenizer
 from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.runs import locate_model
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import PretrainConfig
 from multitask.stages.training_run import StartModel
@@ -53,16 +53,14 @@ def build_problem(data: Path, batch_size: int) -> Pretraining:
     """The training of `pretrain` with the peer's loss and no projection."""
     runtime = start("cpu", "auto")
     make_deterministic(runtime)
-    tokenizer, encoder = load_tokenizer(MODEL), BertModel.from_pretrained(MODEL)
+    encoder = SentenceEncoder.read(locate_model(MODEL), "mean", TOKENS).on(runtime)
     objective = ObjectiveConfig("mnrl")
     config = PretrainConfig(
         batch_size=batch_size, projection="none", objective=objective, select="last", max_length=TOKENS
     )
-    module = nn.ModuleDict({"encoder": encoder, "projection": nn.Identity()})
-    source = load_contrastive(SOURCE, data, config, tokenizer, module["projection"], None, TOKENS)
-    return Pretraining(
-        module, StartModel(MODEL, data, encoder, tokenizer, "mean"), {SOURCE: source}, None, config, runtime
-    )
+    module = nn.ModuleDict({"encoder": encoder.model, "projection": nn.Identity()})
+    source = load_contrastive(SOURCE, data, config, encoder, module["projection"], None)
+    return Pretraining(module, StartModel(MODEL, data, encoder), {SOURCE: source}, None, config)
 
 
 class Alternate(TrainerCallback):
@@ -137,7 +135,7 @@ def main() -> None:
         trainer.train()
     rate = matrix_rate(torch.bfloat16 if bf16 else torch.float32, torch.device("cpu"))
     tokens = 2 * float(problem.contrastive[SOURCE].columns[0].lengths[: steps * size].mean())  # of both views
-    work = 6 * tokens * sum(parameter.numel() for parameter in problem.begin.encoder.layers.parameters())
+    work = 6 * tokens * sum(parameter.numel() for parameter in problem.encoder.model.layers.parameters())
     print(
         f"{machine()}, {problem.runtime.precision} (matrix products: {rate / 1e9:,.0f} GFLOP/s); {size} sentences a "
         f"step, in two views of at most {TOKENS} tokens; medians of {options.steps} steps; {compared}\n"

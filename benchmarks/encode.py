@@ -31,7 +31,6 @@ from transformers.utils import logging
 from benchmarks.measure import alternate, machine, matrix_rate, print_table
 from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
 from multitask import MultitaskModel, SentenceEncoder
 from multitask.base.options import Precision
 from multitask.base.runs import locate_model
@@ -75,9 +74,8 @@ def work_per_token(model: str) -> int:
 
 def with_head(name: str, precision: Precision) -> MultitaskModel:
     """The model with a new head for sentiment, loaded as users load models."""
-    folder = str(locate_model(name))
     tasks = {"sentiment": task_named(COURSE, "sentiment")}
-    whole = MultitaskModel(BertModel.from_pretrained(folder), load_tokenizer(folder), tasks, "mean", HeadsConfig())
+    whole = MultitaskModel(SentenceEncoder.read(locate_model(name), "mean"), tasks, HeadsConfig())
     with tempfile.TemporaryDirectory() as temporary:
         whole.save(Path(temporary) / "model")
         return MultitaskModel.load(Path(temporary) / "model", "cpu", precision)

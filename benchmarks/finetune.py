@@ -41,6 +41,7 @@ from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
 from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning
 from multitask.stages.settings import REPORT
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
@@ -178,15 +179,16 @@ def build_problem(
     tokenizer = load_tokenizer(START)
     config = replace(REPORT, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
-    model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)
-    return Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
+    encoder = SentenceEncoder(BertModel(SHAPES[shape]), tokenizer, "mean")
+    model = MultitaskModel(encoder, tasks, config.heads).on(runtime)
+    return Finetuning(model, load_split(model, data, "train"), {}, config)
 
 
 def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
     """One of the loops, with the problem's weights."""
     if name in ("ours", RECOMPUTED):
         return OurLoop(problem)
-    return TheirLoop(problem, problem.model.encoder, problem.model.heads, tuned=name == "tuned")
+    return TheirLoop(problem, problem.encoder.model, problem.model.heads, tuned=name == "tuned")
 
 
 def measure(

@@ -35,8 +35,6 @@ from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
 from benchmarks.measure import START, machine, matrix_rate
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
-from minbert.packing import PackedBatch
-from multitask.models.compute_in_batches import pool
 from multitask.stages.finetune import Finetuning
 from multitask.stages.pretrain import Pretraining
 from multitask.training.source import Update
@@ -89,9 +87,8 @@ def computed(problem: Finetuning | Pretraining, update: Update) -> tuple[Tensor,
     losses.mean().backward()
     gradients = [p.grad.flatten().cpu() for p in problem.module.parameters() if p.grad is not None]
     sequences = problem.sources[update[0].source].inputs(update[0].rows).ids
-    batch = PackedBatch.from_sequences(sequences).to(problem.runtime.device)
     with torch.no_grad(), problem.runtime.autocast():
-        embeddings = pool(problem.module["encoder"].forward_packed(batch), batch, "mean")
+        embeddings = problem.encoder.embed(sequences)
     return losses.detach().cpu(), torch.cat(gradients), embeddings.float().cpu()
 
 

@@ -23,6 +23,7 @@ from benchmarks.measure import START, added_memory, in_new_process, machine, pri
 from minbert import BertModel, load_tokenizer
 from multitask.base.device import make_deterministic, seed_everything, start
 from multitask.base.options import Device, Precision
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import PretrainConfig
 from multitask.stages.training_run import StartModel
@@ -57,13 +58,13 @@ def prepare(
     runtime = start(device, precision)
     make_deterministic(runtime)
     tokenizer = load_tokenizer(START)
-    encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
+    model = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)
-    projection = build_projection(config.projection, encoder.config.hidden_size)
-    source = load_contrastive(SOURCE, data, config, tokenizer, projection, config.train_limit, config.max_length)
-    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device).train()
-    begin = StartModel(shape, data, encoder, tokenizer, "mean")
-    return Pretraining(module, begin, {SOURCE: source}, None, config, runtime)
+    encoder = SentenceEncoder(model, tokenizer, "mean", config.max_length).on(runtime)
+    projection = build_projection(config.projection, encoder.width)
+    source = load_contrastive(SOURCE, data, config, encoder, projection, config.train_limit)
+    module = nn.ModuleDict({"encoder": model, "projection": projection}).to(runtime.device).train()
+    return Pretraining(module, StartModel(shape, data, encoder), {SOURCE: source}, None, config)
 
 
 def updates(problem: Pretraining, sentences: int, count: int) -> list[Update]:
@@ -76,7 +77,7 @@ def updates(problem: Pretraining, sentences: int, count: int) -> list[Update]:
 def measure(shape: str, data: Path, sentences: int, steps: int, device: Device) -> dict[str, list[float]]:
     """Real tokens a second of every step, of ours and of the tuned loop, in bf16."""
     problem = prepare(shape, data, device=device, precision="bf16")
-    tuned = TheirContrastiveLoop(problem, problem.begin.encoder, problem.module["projection"], tuned=True)
+    tuned = TheirContrastiveLoop(problem, problem.encoder.model, problem.module["projection"], tuned=True)
     loops: Loops = {"tuned": tuned, "ours": OurLoop(problem)}
     planned = updates(problem, sentences, steps + 1)
     check_losses(problem, loops, planned[0])

@@ -37,6 +37,9 @@ class Runtime:
         return described if ranks == 1 else {**described, "ranks": str(ranks)}
 
 
+PROCESSOR = Runtime(torch.device("cpu"), "fp32")
+
+
 def start(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 

@@ -93,10 +93,10 @@ def _evaluate_tasks(options: Evaluate) -> None:
     with_heads, own = has_heads(folder), ModelData(Path(), own=True)
     if options.input is None or not with_heads:
         own = data_for(options.model, options.tasks_file or options.data)
-    model = load_model(folder, {} if with_heads else load_tasks(own.path)).to(runtime.device)
+    model = load_model(folder, {} if with_heads else load_tasks(own.path)).on(runtime)
     rows = _rows(options, model, own.path)
     model.tasks = tasks_to_score(model, folder)
-    found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model), runtime)
+    found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model))
     of = {"overall": found.scores.overall, "tasks": found.scores.metrics, "data": str(options.input or own.path)}
     parts = {name: asdict(task) for name, task in found.overlap.items()}
     scores = {**of, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
@@ -160,7 +160,8 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
 
 def _evaluate_suite(options: Evaluate) -> None:
     from multitask.evaluation.suite_pages import suite_text, write_suite
-    from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+    from multitask.evaluation.suites import evaluate_suites
+    from multitask.models.sentence_encoder import load_encoder
     from multitask.use.predict import replaced_files_named
 
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
@@ -169,10 +170,10 @@ def _evaluate_suite(options: Evaluate) -> None:
     files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
     for path in files if options.output else ():
         refuse_file_of_run(path)
-    known = KnownEncoder.load(
-        name, options.revision, options.best_on, options.pooling, options.device, options.precision
-    )
-    found = evaluate_suites([options.suite], known, options.data, seed=options.seed, dimensions=options.dimensions)
+    place = locate_model(name, options.revision, options.best_on) if is_run(name) else name
+    encoder = load_encoder(place, options.revision, options.pooling, options.device, options.precision)
+    suites, dimensions = [options.suite], options.dimensions
+    found = evaluate_suites(suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions)
     result = found[options.suite]
     print(suite_text(result))
     with replaced_files_named(*files):

@@ -124,7 +124,7 @@ def _predict_input(options: Predict, source: Path) -> None:
     file_format = replace(file_format, separator=options.separator or file_format.separator)
     read = options.text, file_format, form
     with replaced_files_named(output):
-        predict_file(model, options.task, source, output, model.runtime, *read, options.probabilities, options.prefix)
+        predict_file(model, options.task, source, output, *read, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)
 

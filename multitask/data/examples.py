@@ -121,6 +121,27 @@ def tokenise(
     return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut, unread)
 
 
+def tokenise_columns(
+    columns: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int | None, joint: bool
+) -> list[Tokens]:
+    """Tokenise columns of texts, two as one input of pairs if `joint`."""
+    if joint and len(columns) == 2:
+        return [tokenise(columns[0], tokenizer, max_length, columns[1])]
+    return [tokenise(column, tokenizer, max_length) for column in columns]
+
+
+def total_lengths(columns: Sequence[Tokens]) -> NDArray[np.int64]:
+    """Number of tokens of each row over all columns, [rows]."""
+    return np.sum([tokens.lengths for tokens in columns], axis=0)
+
+
+def sequences_of(columns: Sequence[Tokens], rows: RowNumbers) -> tuple[list[Ids], list[Ids]]:
+    """Token ids and token types of the rows, column by column."""
+    ids = [tokens[row] for tokens in columns for row in rows]
+    types = [tokens.types_of(row) for tokens in columns for row in rows]
+    return ids, types
+
+
 class Unread:
     """Counts texts that a tokenizer cannot read, to warn of them once."""
 
@@ -180,10 +201,7 @@ class LabelledData:
         If `rows` are given, in order, all others get no tokens.
         """
         texts = examples.texts if rows is None else [texts_of(column, rows) for column in examples.texts]
-        if joint and len(texts) == 2:
-            columns = [tokenise(texts[0], tokenizer, max_length, texts[1])]
-        else:
-            columns = [tokenise(column, tokenizer, max_length) for column in texts]
+        columns = tokenise_columns(texts, tokenizer, max_length, joint)
         warn_of_tokens(examples.source, columns, tokenizer, max_length)
         if rows is not None:
             columns = [column.spread(rows, len(examples)) for column in columns]
@@ -195,13 +213,11 @@ class LabelledData:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Number of tokens of each row, over all its sentences, [rows]."""
-        return np.sum([tokens.lengths for tokens in self.columns], axis=0)
+        return total_lengths(self.columns)
 
     def sequences(self, rows: RowNumbers) -> tuple[list[Ids], list[Ids]]:
         """Token ids and token types of the rows' first sentences, then of their second ones unless encoded jointly."""
-        ids = [tokens[row] for tokens in self.columns for row in rows]
-        types = [tokens.types_of(row) for tokens in self.columns for row in rows]
-        return ids, types
+        return sequences_of(self.columns, rows)
 
 
 # Rows are sorted by length within stretches of this many batches: lengths are similar within a batch, and the order of

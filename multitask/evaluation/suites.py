@@ -15,16 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.base.options import Device, Precision
-from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, query_scores, sts_scores
 from multitask.evaluation.suite_data import LabelledRows, RetrievalData
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
 from multitask.models.compute_in_batches import check_dimensions
-from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
-from multitask.models.settings import Pooling
+from multitask.models.sentence_encoder import Embedder
 
 SuiteName = TaskSuite | Literal["geometry"]
 STSB = "STSBenchmark"
@@ -79,39 +76,6 @@ SUITES: dict[SuiteName, Suite] = {
 
 
 @dataclass(frozen=True)
-class KnownEncoder:
-    """An encoder with the user's name for it, how it embeds and computes, and its training data."""
-
-    encoder: Embedder
-    name: str
-    settings: Mapping[str, Any]
-    trained_on: TrainedOn
-
-    @classmethod
-    def load(
-        cls,
-        name: str,
-        revision: str | None = None,
-        best_on: str | None = None,
-        pooling: Pooling = "auto",
-        device: Device = "auto",
-        precision: Precision = "auto",
-    ) -> "KnownEncoder":
-        """Load a run's model, a model folder, `all-minilm-l6-v2` or a hub id. Raises InputError if there is none.
-
-        `best_on` takes the run's model that is best on this score, otherwise the leading one is taken. `pooling`
-        replaces the model's own, unless it is `auto`.
-        """
-        place = str(locate_model(name, revision, best_on)) if is_run(name) else name
-        encoder = load_encoder(place, revision, pooling, device, precision)
-        if isinstance(encoder, SentenceEncoder):
-            settings = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.runtime.describe()}
-            return cls(encoder, name, settings, TrainedOn.of_folder(locate_model(place, revision), name))
-        settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
-        return cls(encoder, name, settings, TrainedOn(unknown=(f"the training data of {name} is not recorded",)))
-
-
-@dataclass(frozen=True)
 class SuiteResult:
     """The scores of an encoder on a suite."""
 
@@ -155,8 +119,9 @@ class SuiteResult:
 
 
 def evaluate_suites(
-    names: Sequence[SuiteName],
-    known: KnownEncoder,
+    suites: Sequence[SuiteName],
+    encoder: Embedder,
+    name: str,
     folder: Path,
     limit: int | None = None,
     with_geometry: bool = False,
@@ -166,8 +131,9 @@ def evaluate_suites(
     """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
 
     Args:
-        names: of the suites.
-        known: the encoder.
+        suites: their names.
+        encoder: what embeds.
+        name: the user's name of the encoder.
         folder: SentEval's data folder.
         limit: score about this many rows of each task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
@@ -178,45 +144,47 @@ def evaluate_suites(
         InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
     """
     data, missing = {}, {}
-    for name in names:
-        missing[name] = missing_files(SUITES[name].sets, folder)
-        if len(missing[name]) == len(SUITES[name].sets):
-            raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
-        present = [entry for entry in SUITES[name].sets if entry.name not in missing[name]]
+    for suite in suites:
+        missing[suite] = missing_files(SUITES[suite].sets, folder)
+        if len(missing[suite]) == len(SUITES[suite].sets):
+            raise InputError(f"{folder}: no data set of --suite {suite} is here; pass SentEval's data folder as --data")
+        present = [entry for entry in SUITES[suite].sets if entry.name not in missing[suite]]
         found = {entry.name: entry.read(entry.paths(folder)) for entry in present}
-        data[name] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
+        data[suite] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
     if dimensions:  # refuse too many before all sentences are embedded
-        check_dimensions(max(dimensions), known.encoder.encode(["a"]).shape[1], known.name)
+        check_dimensions(max(dimensions), encoder.encode(["a"]).shape[1], name)
     begin = time.perf_counter()
     sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
-    table = EmbeddingTable.of(known.encoder, sentences)
+    table = EmbeddingTable.of(encoder, sentences)
     embedding = time.perf_counter() - begin
     width = table.vectors.shape[1]
     smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}
-    results = {}
-    for name, tasks in data.items():
+    results, trained_on = {}, encoder.trained_on(name)
+    for suite, tasks in data.items():
         begin = time.perf_counter()
-        scores, answers = _scored(name, tasks, table, known, seed)
-        stsb = tasks.get(STSB) if with_geometry and name == "sts" else None
+        scores, answers = _scored(suite, tasks, table, trained_on, seed)
+        stsb = tasks.get(STSB) if with_geometry and suite == "sts" else None
         result = SuiteResult(
-            suite=name,
-            model=known.name,
-            settings={**known.settings, "seed": seed},
+            suite=suite,
+            model=name,
+            settings={**encoder.settings, "seed": seed},
             tasks=scores,
-            missing=missing[name],
-            unknown=known.trained_on.unknown,
+            missing=missing[suite],
+            unknown=trained_on.unknown,
             sentences=len(table.vectors),
             seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
             answers=answers,
             geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),
         )
-        sized = {size: replace(result, tasks=_scored(name, tasks, of, known, seed)[0]) for size, of in smaller.items()}
-        results[name] = replace(result, dimensions=sized)
+        sized = {
+            size: replace(result, tasks=_scored(suite, tasks, of, trained_on, seed)[0]) for size, of in smaller.items()
+        }
+        results[suite] = replace(result, dimensions=sized)
     return results
 
 
 def _scored(
-    suite: SuiteName, tasks: Mapping[str, Any], table: EmbeddingTable, known: KnownEncoder, seed: int
+    suite: SuiteName, tasks: Mapping[str, Any], table: EmbeddingTable, trained_on: TrainedOn, seed: int
 ) -> tuple[dict[str, ScoresWithOverlap], dict[str, SuiteAnswers]]:
     scores, answers = {}, {}
     for task, rows in tasks.items():
@@ -224,7 +192,7 @@ def _scored(
             scores_of, answered = SUITES[suite].measure(rows, table, seed)
         except InputError as error:
             raise InputError(f"{task}: {error}") from None
-        scores[task] = ScoresWithOverlap.of(scores_of, rows.scored_columns, known.trained_on)
+        scores[task] = ScoresWithOverlap.of(scores_of, rows.scored_columns, trained_on)
         if answered is not None:
             answers[task] = answered
     return scores, answers

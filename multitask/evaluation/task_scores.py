@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
-from multitask.base.device import Runtime
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, is_frame, table_of
@@ -118,7 +117,6 @@ def evaluate(
     model: MultitaskModel,
     rows: "Mapping[str, LabelledData] | pandas.DataFrame",
     trained_on: TrainedOn = NOTHING_KNOWN,
-    runtime: Runtime | None = None,
     tasks: Sequence[str] | None = None,
 ) -> TaskEvaluation:
     """Evaluate a model on labelled rows of its tasks. The model must be in eval mode.
@@ -127,7 +125,6 @@ def evaluate(
         model: the model.
         rows: of each task; or a data frame with the columns that the tasks declare.
         trained_on: what the model was trained on; by default no overlap with it is looked for.
-        runtime: device and precision; by default the model's own.
         tasks: of a data frame, the tasks to evaluate; by default all tasks of the model.
 
     Raises:
@@ -139,7 +136,7 @@ def evaluate(
         read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}
         rows = {name: tokenised(model, name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}
-    return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime or model.runtime), examples, trained_on)
+    return TaskEvaluation.of(model.tasks, estimate(model, rows), examples, trained_on)
 
 
 def write_evaluation(

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import write_text
-from minbert.packing import PackedBatch
-from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, RowsDone, untold
 from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled
@@ -76,39 +75,34 @@ def located(task: Task, declared: Task) -> Task:
 
 def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
     """Examples of a task, tokenised as the model reads them; only some of the rows if these are given."""
-    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task), rows)
+    return model.encoder.tokenised(examples, model.reads_jointly(task), rows)
 
 
-def estimate(
-    model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime
-) -> dict[str, NDArray[np.float64]]:
+def estimate(model: MultitaskModel, data: Mapping[str, LabelledData]) -> dict[str, NDArray[np.float64]]:
     """A model's estimates for all rows, in file order. The model must be in eval mode.
 
     Shows how many rows are done. Raises InputError if some outputs are not finite.
     """
     with RowsDone(sum(map(len, data.values()))) as shown:
-        raw = {name: raw_outputs(model, name, rows, runtime, shown.add) for name, rows in data.items()}
+        raw = {name: raw_outputs(model, name, rows, shown.add) for name, rows in data.items()}
     return {name: model.tasks[name].estimate(values) for name, values in raw.items()}
 
 
-def raw_outputs(
-    model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime, on_rows: OnRows = untold
-) -> NDArray[np.float32]:
+def raw_outputs(model: MultitaskModel, task: str, data: LabelledData, on_rows: OnRows = untold) -> NDArray[np.float32]:
     """The outputs of a task's head for all rows, in file order."""
-    known = None if data.embeddings is None else partial(kept_embeddings, data, runtime)
-    return outputs(model, [task], data.lengths, data.sequences, runtime, on_rows, known)[task]
+    known = None if data.embeddings is None else partial(kept_embeddings, data, model.encoder.runtime.device)
+    return outputs(model, [task], data.columns, on_rows, known)[task]
 
 
-def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+def embeddings_of(encoder: SentenceEncoder, data: LabelledData) -> NDArray[np.float32]:
     """Embeddings of the sequences of each row, [rows, sequences, hidden]; rows without tokens have undefined ones."""
     read = np.flatnonzero(data.lengths)
 
     def compute(rows: RowNumbers) -> Tensor:
-        embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(read[rows])).to(runtime.device))
-        return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
+        return encoder.embed(*data.sequences(read[rows])).unflatten(0, (-1, len(rows))).transpose(0, 1)
 
     with RowsDone(len(read)) as shown:
-        found = compute_in_batches(data.lengths[read], compute, runtime, on_rows=shown.add)
+        found = compute_in_batches(data.lengths[read], compute, encoder.runtime, on_rows=shown.add)
     if len(read) == len(data):
         return found
     every = np.empty((len(data), *found.shape[1:]), np.float32)
@@ -116,15 +110,13 @@ def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -
     return every
 
 
-def kept_embeddings(data: LabelledData, runtime: Runtime, rows: RowNumbers) -> Tensor:
+def kept_embeddings(data: LabelledData, device: torch.device, rows: RowNumbers) -> Tensor:
     """The embeddings that rows have with them, as a model gives them: of all first sequences, then of all second."""
     assert data.embeddings is not None
-    return torch.from_numpy(data.embeddings[rows]).to(runtime.device).transpose(0, 1).flatten(0, 1)
+    return torch.from_numpy(data.embeddings[rows]).to(device).transpose(0, 1).flatten(0, 1)
 
 
-def tune(
-    model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool, runtime: Runtime
-) -> dict[str, NDArray[np.float64]]:
+def tune(model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool) -> dict[str, NDArray[np.float64]]:
     """Store in a model, in eval mode, what its tasks choose on their labelled dev sets; returns its estimates.
 
     These are thresholds and, if `calibrate`, temperatures. Raises InputError if some outputs are not finite.
@@ -132,7 +124,7 @@ def tune(
     estimates = {}
     for name, rows in dev.items():
         labels = rows.examples.gold
-        raw = raw_outputs(model, name, rows, runtime)
+        raw = raw_outputs(model, name, rows)
         task = model.tasks[name].calibrated(raw, labels) if calibrate else model.tasks[name]
         estimates[name] = task.estimate(raw)
         model.tasks[name] = task.tuned(estimates[name], labels)

@@ -30,7 +30,7 @@ def take_heads(model: MultitaskModel, folder: Path, new: bool) -> None:
         logger.info("heads: all are new, and those of the start (%s) are left out", listed(tasks))
         return
     with torch.random.fork_rng([]):  # heads are built with random weights
-        heads = build_heads(list(tasks.values()), model.encoder.config.hidden_size, found.heads)
+        heads = build_heads(list(tasks.values()), model.encoder.width, found.heads)
     load_heads(heads, folder)
     reasons = {name: _why_new(model, name, found, tasks.get(name), heads) for name in model.tasks}
     kept = [name for name, reason in reasons.items() if reason is None]
@@ -57,7 +57,7 @@ def _why_new(
         return f"there its labels are {listed(old.names, most=5)}"
     if isinstance(task, Regression) and isinstance(old, Regression) and old.bounds != task.bounds:
         return "there its range is {:g} to {:g}".format(*old.bounds)
-    if found.pooling != model.pooling:
+    if found.pooling != model.encoder.pooling:
         return f"the start pools by {found.pooling}"
     shapes = [
         {key: value.shape for key, value in head.state_dict().items()} for head in (heads[name], model.heads[name])

@@ -1,4 +1,4 @@
-"""MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
+"""MultitaskModel: a sentence encoder and one head for each task. Transformers can read the saved encoder."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -16,26 +16,22 @@ from minbert.checkpoint import read_tensors, refuse_not_finite, write_tensors
 from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
-from minbert.model import BertModel
-from minbert.packing import PackedBatch
-from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.base.device import Runtime, start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import OnRows, untold
 from multitask.base.runs import is_run, last_run, locate_model
-from multitask.data.examples import RowNumbers, Unread
+from multitask.data.examples import RowNumbers, Tokens, sequences_of, tokenise_columns, total_lengths
 from multitask.data.messages import listed
 from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.data.tables import Format
 from multitask.data.texts import Template, in_words, texts_of_rows
-from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import (
     DESCRIPTION,
     HEADS,
     ModelDescription,
     has_heads,
     read_description,
-    resolve_pooling,
 )
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
@@ -48,7 +44,7 @@ from multitask.models.predictions import (
     interpret,
     warn_of_empty_texts,
 )
-from multitask.models.sentence_encoder import for_inference
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import stored_task
 from multitask.tasks.kinds import Regression
@@ -63,40 +59,22 @@ RowsToPredict: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.Dat
 """Rows to predict."""
 Columns: TypeAlias = Sequence[Sequence[str]]
 """Rows to predict as one column of texts, or two."""
-Sequences: TypeAlias = Callable[[RowNumbers], tuple[list[Ids], list[Ids]]]
-"""Token ids and types of some rows: of all first sentences, then of all second ones unless encoded jointly."""
 
 
 class MultitaskModel(nn.Module):
-    """An encoder that all tasks share, and a head for each task.
+    """A sentence encoder that all tasks share, and a head for each task."""
 
-    Token states become a sentence embedding by `pooling`: the first token's state or the mean. Sentences are cut to
-    `max_length` tokens; None for the encoder's limit.
-    """
-
-    def __init__(
-        self,
-        encoder: BertModel,
-        tokenizer: Tokenizer,
-        tasks: Mapping[str, Task],
-        pooling: PoolingMethod,
-        heads: HeadsConfig,
-        max_length: int | None = None,
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, tasks: Mapping[str, Task], heads: HeadsConfig) -> None:
         super().__init__()
         self.encoder = encoder
-        self.tokenizer = tokenizer
         self.tasks = dict(tasks)
-        self.pooling = pooling
         self.heads_config = heads
-        self.max_length = max_length
-        self.runtime = Runtime(torch.device("cpu"), "fp32")  # of predictions
-        self.unread = Unread()  # texts that were predicted
-        self.heads = build_heads(list(tasks.values()), encoder.config.hidden_size, heads)
+        self.heads = build_heads(list(tasks.values()), encoder.width, heads)
 
-    def embed(self, batch: PackedBatch) -> Tensor:
-        """Sentence embeddings, [sentences, hidden] fp32."""
-        return pool(self.encoder.forward_packed(batch), batch, self.pooling)
+    def on(self, runtime: Runtime, keep_layers: bool = True) -> Self:
+        """Move to the runtime's device, see `SentenceEncoder.on`."""
+        self.encoder.on(runtime, keep_layers)
+        return self.to(runtime.device)
 
     def head(self, task: str, embeddings: Tensor) -> Tensor:
         """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
@@ -142,7 +120,7 @@ class MultitaskModel(nn.Module):
             texts = columns_of(rows if isinstance(rows, str) else list(rows))
             warn_of_empty_texts(texts)
             predicted = predict_columns(self, texts, tasks)
-            self.unread.warn("predicted texts")
+            self.encoder.unread.warn("predicted texts")
             return predicted
         table, named = table_of(rows.rename(columns=str)), tasks_for(self, None, tasks)  # columns are named by texts
         reads = {name: self.tasks[name].files.text_columns for name in named}
@@ -158,7 +136,7 @@ class MultitaskModel(nn.Module):
             texts = list(map(list, zip(*made, strict=True))) or [[]]
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
-        self.unread.warn(FRAME)
+        self.encoder.unread.warn(FRAME)
         return found
 
     def predict_frame(
@@ -194,12 +172,14 @@ class MultitaskModel(nn.Module):
     def save(self, folder: Path) -> None:
         """Write encoder, tokenizer and heads into a folder, atomically. Transformers can load the encoder from it."""
         with atomic_folder(folder) as temporary:
-            self.encoder.save(temporary)
-            self.tokenizer.save(temporary)
+            encoder = self.encoder
+            encoder.model.save(temporary)
+            encoder.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(dict(self.heads.named_parameters()), temporary / HEADS)
             tasks = {name: task.kept() for name, task in self.tasks.items()}
-            description = ModelDescription(tasks, self.pooling, self.heads_config, self.max_length)
+            length = None if encoder.max_length == encoder.tokenizer.max_length else encoder.max_length
+            description = ModelDescription(tasks, encoder.pooling, self.heads_config, length)
             write_json(temporary / DESCRIPTION, asdict(description))
 
     @classmethod
@@ -232,16 +212,12 @@ class MultitaskModel(nn.Module):
         if found is None:
             raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
         tasks = stored_tasks(folder, found)
-        encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
-        if (found.max_length or 0) > tokenizer.max_length:
-            raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {tokenizer.max_length}")
-        model = cls(encoder, tokenizer, tasks, found.pooling, found.heads, found.max_length)
+        encoder = SentenceEncoder.read(folder, found.pooling, found.max_length)
+        if encoder.max_length > (most := encoder.tokenizer.max_length):
+            raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {most}")
+        model = cls(encoder, tasks, found.heads)
         load_heads(model.heads, folder)
-        model.runtime = start(device, precision)
-        model.to(model.runtime.device).eval()
-        if not keep_layers:
-            model.encoder = for_inference(model.encoder, model.runtime)
-        return model
+        return model.eval().on(start(device, precision), keep_layers)
 
 
 def load_heads(heads: Heads, folder: Path) -> None:
@@ -285,48 +261,38 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     if has_heads(folder):
         return MultitaskModel.load(folder, keep_layers=True)
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
-    encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
-    tokenizer = load_tokenizer(str(folder))
-    return MultitaskModel(encoder, tokenizer, scored, pooling, HeadsConfig(sharing="none")).eval()
+    return MultitaskModel(SentenceEncoder.read(folder), scored, HeadsConfig(sharing="none")).eval()
 
 
 def predict_columns(
-    model: MultitaskModel,
-    columns: Columns,
-    tasks: Sequence[str] | None = None,
-    runtime: Runtime | None = None,
-    on_rows: OnRows = untold,
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = untold
 ) -> dict[str, list[Prediction]]:
-    """`MultitaskModel.predict_all` of one or two columns of texts, as `columns_of` gives them.
-
-    With another device or precision if `runtime` is given.
-    """
-    estimates = estimate_columns(model, columns, tasks, runtime, on_rows)
+    """`MultitaskModel.predict_all` of one or two columns of texts, as `columns_of` gives them."""
+    estimates = estimate_columns(model, columns, tasks, on_rows)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
 
 
 def estimate_columns(
-    model: MultitaskModel,
-    columns: Columns,
-    tasks: Sequence[str] | None = None,
-    runtime: Runtime | None = None,
-    on_rows: OnRows = untold,
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = untold
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
-    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder.
+    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder. Warns once of texts that are
+    cut, and counts those that the tokenizer cannot read.
     """
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
-    names = tasks_for(model, len(columns) if columns[0] else None, tasks)
-    runtime = runtime or model.runtime
+    names, encoder = tasks_for(model, len(columns) if columns[0] else None, tasks), model.encoder
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
     groups = grouped({name: model.reads(name) for name in names})
     for words, joint in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
-        together = groups[words, joint]
-        read = _tokenised(model, in_words(words, columns), joint, counted=not found)
-        raw = outputs(model, together, *read, runtime, on_rows)
+        read = tokenise_columns(in_words(words, columns), encoder.tokenizer, encoder.max_length, joint)
+        for column in read if not found else ():  # another pass of the encoder reads the same texts
+            encoder.unread.add(len(column), column.unread)
+        if any(column.cut for column in read):
+            _warn_once(f"texts of more than {encoder.max_length} tokens are cut")
+        raw = outputs(model, groups[words, joint], read, on_rows)
         found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
@@ -353,54 +319,28 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _tokenised(
-    model: MultitaskModel, columns: Columns, joint: bool, counted: bool
-) -> tuple[NDArray[np.int64], Sequences]:
-    """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut.
-
-    Texts are `counted`, to warn of those that the tokenizer cannot read, unless another pass of the encoder read them.
-    """
-    inputs: Sequence[Sequence[Any]] = [list(zip(*columns, strict=True))] if joint else columns
-    encoded = [model.tokenizer.encode_and_count(column, model.max_length) for column in inputs]
-    for column in encoded if counted else ():
-        model.unread.add(len(column.ids), column.unread)
-    if any(column.cut for column in encoded):
-        _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
-
-    def sequences(rows: RowNumbers) -> tuple[list[Ids], list[Ids]]:
-        pairs = [(column.ids[row], column.types[row]) for column in encoded for row in rows]
-        return [ids for ids, _ in pairs], [types for _, types in pairs]
-
-    return np.sum([[len(sequence) for sequence in column.ids] for column in encoded], axis=0), sequences
-
-
 def outputs(
     model: MultitaskModel,
     tasks: Sequence[str],
-    lengths: NDArray[np.int64],
-    sequences: Sequences,
-    runtime: Runtime,
+    read: Sequence[Tokens],
     on_rows: OnRows = untold,
     known: Callable[[RowNumbers], Tensor] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.
 
-    The model must be in eval mode, and the tasks must read the same sequences. `lengths` are the rows' numbers of
-    tokens. `known` gives embeddings of rows that the encoder need not compute. Raises InputError if outputs are not
-    finite.
+    The model must be in eval mode, and the tasks must read the same sequences: the columns that were `read`. `known`
+    gives embeddings of rows that the encoder need not compute. Raises InputError if outputs are not finite.
     """
 
-    def embed(rows: RowNumbers) -> Tensor:
-        return model.embed(PackedBatch.from_sequences(*sequences(rows)).to(runtime.device))
-
     def compute(rows: RowNumbers) -> Tensor:
-        embeddings = (known or embed)(rows)
+        embeddings = known(rows) if known else model.encoder.embed(*sequences_of(read, rows))
         return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
 
     cuts = np.cumsum([model.tasks[name].outputs for name in tasks])[:-1]
-    parts = np.split(compute_in_batches(lengths, compute, runtime, on_rows=on_rows), cuts, axis=1)
+    computed = compute_in_batches(total_lengths(read), compute, model.encoder.runtime, on_rows=on_rows)
+    parts = np.split(computed, cuts, axis=1)
     for name, part in zip(tasks, parts, strict=True):
         if not np.isfinite(part).all():
-            source = model.tokenizer.source
+            source = model.encoder.name
             raise InputError(f"{source}: the model's outputs for {name} are not finite; its weights are damaged")
     return {name: part[:, 0] if part.shape[1] == 1 else part for name, part in zip(tasks, parts, strict=True)}

@@ -21,6 +21,7 @@ from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
 from multitask.base.device import start
 from multitask.base.options import Device, Precision
+from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Unread
 from multitask.data.messages import reason as cause
 from multitask.data.texts import prompted
@@ -113,8 +114,14 @@ class SentenceTransformersEncoder:
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
         self.unread = Unread()  # the library counts nothing
+        self.settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
+        """How it embeds, as records of scores name it."""
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
         """Hash (64 hex digits) of the model's files and the pooling, which decide an embedding up to rounding."""
+
+    def trained_on(self, name: str) -> TrainedOn:
+        """What is known of its training data: nothing; `name` is the user's name of the model."""
+        return TrainedOn(unknown=(f"the training data of {name} is not recorded",))
 
     def encode(
         self,

@@ -3,7 +3,8 @@
 `load_encoder` also loads encoders of other architectures.
 """
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
@@ -16,28 +17,34 @@ from torch import Tensor, nn
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
+from minbert.files import atomic_folder
 from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.base.device import Runtime, start
+from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.base.device import PROCESSOR, Runtime, start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone, untold
 from multitask.base.runs import is_run, locate_model
-from multitask.data.examples import RowNumbers, Unread
+from multitask.data.contamination import TrainedOn
+from multitask.data.examples import Examples, LabelledData, RowNumbers, Unread
 from multitask.data.messages import quote
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
-from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length
+from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, write_pooling
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.settings import Pooling
 
 
-class SentenceEncoder:
-    """An encoder with its tokenizer and pooling: the first token's state or the mean.
+class SentenceEncoder(nn.Module):
+    """BERT with all that decides a sentence's embedding: tokenizer, pooling, longest sentence, and where it runs.
 
-    The model is in eval mode on the runtime's device. Sentences are cut to `max_length` tokens; None for the encoder's
-    limit.
+    Args:
+        model: the encoder.
+        tokenizer: of the encoder's vocabulary.
+        pooling: what makes an embedding of token states: the first token's state or the mean.
+        max_length: longer sentences are cut to so many tokens; None: to the encoder's limit.
+        runtime: device and precision; the model is on this device.
     """
 
     def __init__(
@@ -45,15 +52,26 @@ class SentenceEncoder:
         model: BertModel,
         tokenizer: Tokenizer,
         pooling: PoolingMethod,
-        runtime: Runtime,
         max_length: int | None = None,
+        runtime: Runtime = PROCESSOR,
     ) -> None:
+        super().__init__()
         self.model = model
+        self.training = model.training
         self.tokenizer = tokenizer
         self.pooling = pooling
-        self.runtime = runtime
         self.max_length = tokenizer.max_length if max_length is None else max_length
+        self.runtime = runtime
         self.unread = Unread()  # texts that were encoded
+
+    @classmethod
+    def read(cls, folder: Path, pooling: Pooling = "auto", max_length: int | None = None) -> Self:
+        """Read a model's folder, with any pooling and length: to train, to score, or to add heads to.
+
+        The model is in eval mode on the CPU, in fp32. Raises InputError for a folder that is damaged.
+        """
+        model, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
+        return cls(model, tokenizer, resolve_pooling(pooling, folder), max_length)
 
     @classmethod
     def load(
@@ -77,14 +95,46 @@ class SentenceEncoder:
         """
         folder = locate_model(name, revision)
         runtime = start(device, precision)
-        model = BertModel.from_pretrained(str(folder)).to(runtime.device)
         if pooling == "auto" and (reason := why_not_minbert(folder)) is not None:
             raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
-        if not keep_layers:
-            model = for_inference(model, runtime)
-        tokenizer = load_tokenizer(str(folder))
-        max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
-        return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
+        encoder = cls.read(folder, pooling)
+        encoder.max_length = min(stored_max_length(folder) or encoder.max_length, encoder.max_length)
+        return encoder.on(runtime, keep_layers)
+
+    def on(self, runtime: Runtime, keep_layers: bool = True) -> Self:
+        """Move to the runtime's device. Unless it should `keep_layers`, the model is only for inference then.
+
+        In bf16, weights are then rounded once: autocast would do so in every call, with the same result. On a
+        processor, linear maps that cannot be trained replace those of the model. In fp32 it stays as it is.
+        """
+        self.runtime = runtime
+        self.to(runtime.device)
+        if keep_layers or runtime.precision != "bf16":
+            return self
+        if runtime.device.type == "cpu" and processor_has_bf16():
+            self.model = Bf16Model(self.model)
+        else:
+            for layer in self.model.modules():
+                if isinstance(layer, nn.Linear):
+                    layer.to(torch.bfloat16)
+        return self
+
+    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
+        """Write the encoder's current weights as a checkpoint, with its pooling in sentence-transformers' format.
+
+        Further tensors are written together with the encoder's; the files to keep are copied into the folder.
+        """
+        with atomic_folder(folder) as temporary:
+            self.model.save(temporary, head)
+            self.tokenizer.save(temporary)
+            write_pooling(temporary, self.pooling, self.width)
+            for path in keep:
+                shutil.copyfile(path, temporary / path.name)
+
+    @property
+    def width(self) -> int:
+        """Numbers of an embedding."""
+        return self.model.config.hidden_size
 
     @property
     def name(self) -> str:
@@ -96,6 +146,34 @@ class SentenceEncoder:
         """Hash (64 hex digits) of the folder's files, pooling and length, which decide an embedding up to rounding."""
         decisive = (file_hashes(Path(self.name)), self.pooling, self.max_length)
         return sha256(repr(decisive).encode()).hexdigest()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How it embeds and computes, as records of scores name it."""
+        return {"pooling": self.pooling, "max_length": self.max_length, **self.runtime.describe()}
+
+    def trained_on(self, name: str) -> TrainedOn:
+        """What its folder records of its training data; `name` is the user's name of the model."""
+        return TrainedOn.of_folder(Path(self.name), name)
+
+    def tokenised(self, examples: Examples, joint: bool = False, rows: RowNumbers | None = None) -> LabelledData:
+        """Examples as token sequences, see `LabelledData.tokenised`."""
+        return LabelledData.tokenised(examples, self.tokenizer, self.max_length, joint, rows)
+
+    def embed(
+        self, ids: Sequence[Ids], types: Sequence[Ids] | None = None, unpadded: bool = False, recompute: bool = False
+    ) -> Tensor:
+        """Embeddings of token sequences, [sequences, hidden] fp32, from one packed batch (see `PackedBatch`)."""
+        batch = PackedBatch.from_sequences(ids, types, unpadded).to(self.runtime.device)
+        return pool(self.model.forward_packed(batch, recompute), batch, self.pooling)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Embeddings of a padded batch, all [batch, seq] int64 -> [batch, hidden] fp32; the form that ONNX knows."""
+        hidden = self.model(input_ids, attention_mask, token_type_ids).last_hidden_state  # [batch, seq, hidden]
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        weights = attention_mask[:, :, None].to(hidden.dtype)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
     @overload
     def encode(
@@ -151,7 +229,7 @@ class SentenceEncoder:
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
         """
-        check_dimensions(dimensions, width := self.model.config.hidden_size, self.name)
+        check_dimensions(dimensions, self.width, self.name)
         texts: Sequence[Any] = [sentences] if isinstance(sentences, str) else sentences
         for number, text in enumerate(texts):
             if not isinstance(text, str):
@@ -164,12 +242,10 @@ class SentenceEncoder:
         on_cpu = self.runtime.device.type == "cpu"
 
         def embed(rows: RowNumbers) -> Tensor:
-            batch = PackedBatch.from_sequences([tokens[row] for row in rows], unpadded=on_cpu)
-            batch = batch.to(self.runtime.device)
-            pooled = pool(self.model.forward_packed(batch), batch, self.pooling)[:, :dimensions]
-            return torch.nn.functional.normalize(pooled) if normalize else pooled
+            found = self.embed([tokens[row] for row in rows], unpadded=on_cpu)[:, :dimensions]
+            return nn.functional.normalize(found) if normalize else found
 
-        embeddings = np.empty((0, dimensions or width), np.float32)
+        embeddings = np.empty((0, dimensions or self.width), np.float32)
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
             with RowsDone(len(tokens), "sentences") if show_progress else nullcontext() as shown:
@@ -209,16 +285,3 @@ def load_encoder(
         if (reason := why_not_minbert(folder)) is not None:
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)
-
-
-def for_inference(model: BertModel, runtime: Runtime) -> BertModel:
-    """The encoder with weights that are rounded to bf16 once: autocast would do so in every call, with the same result.
-
-    On a processor, it then has linear maps that cannot be trained. In fp32 it stays as it is.
-    """
-    if runtime.precision == "bf16" and runtime.device.type == "cpu" and processor_has_bf16():
-        return Bf16Model(model)
-    for layer in model.modules() if runtime.precision == "bf16" else ():
-        if isinstance(layer, nn.Linear):
-            layer.to(torch.bfloat16)
-    return model

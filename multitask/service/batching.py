@@ -15,10 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
-from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TOKENS = (16, 64, 256, 1024, 2048, 4096, 16384, 65536)
@@ -113,13 +112,13 @@ RequestBatch = list[tuple[RequestJob, list[RequestTokens]]]
 
 
 class Batcher:
-    """Embeds the inputs of requests. At most `most_waiting` inputs wait. The model is in eval mode."""
+    """Embeds the inputs of requests. At most `most_waiting` inputs wait. The encoder is in eval mode."""
 
-    def __init__(self, model: MultitaskModel, most_waiting: int, metrics: Metrics) -> None:
-        self.model = model
+    def __init__(self, encoder: SentenceEncoder, most_waiting: int, metrics: Metrics) -> None:
+        self.encoder = encoder
         self.most_waiting = most_waiting
         self.metrics = metrics
-        self.tokens_per_batch = TOKENS_PER_BATCH[model.runtime.device.type]
+        self.tokens_per_batch = TOKENS_PER_BATCH[encoder.runtime.device.type]
         self.waiting = 0  # inputs
         self._jobs: deque[RequestJob] = deque()
         self._closed = False
@@ -131,7 +130,7 @@ class Batcher:
     def _set_up_thread(self) -> None:
         torch.set_grad_enabled(False)
         # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
-        self.model.runtime.autocast().__enter__()
+        self.encoder.runtime.autocast().__enter__()
 
     def start(self) -> None:
         """Start computing for requests of the running event loop."""
@@ -161,9 +160,9 @@ class Batcher:
         loop = asyncio.get_running_loop()
         job = RequestJob(deque(inputs), len(inputs), finish, loop.create_future())
         self.waiting += job.size
-        encode = self.model.tokenizer.encode_and_count
+        encode = self.encoder.tokenizer.encode_and_count
         try:
-            ids, types, *_ = await loop.run_in_executor(self._tokenising, encode, inputs, self.model.max_length)
+            ids, types, *_ = await loop.run_in_executor(self._tokenising, encode, inputs, self.encoder.max_length)
             job.left = deque(zip(ids, types, strict=True))
             self._jobs.append(job)
             self._changed.set()
@@ -210,13 +209,12 @@ class Batcher:
         """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
         try:
             ids, types = zip(*(each for _, turn in batch for each in turn), strict=True)
-            packed = PackedBatch.from_sequences(ids, types)
-            embeddings = self.model.embed(packed.to(self.model.runtime.device))
+            embeddings = self.encoder.embed(ids, types)
         except BaseException as error:  # such as too little memory, or a panic of Rust code
             return [(job, _told(error)) for job, _ in batch]
         sizes = [len(turn) for _, turn in batch]
         self.metrics.inputs.inc(sum(sizes))
-        self.metrics.tokens.observe(len(packed.input_ids))
+        self.metrics.tokens.observe(sum(map(len, ids)))
         for (job, turn), part in zip(batch, embeddings.split(sizes), strict=True):
             job.embeddings.append(part)
             job.tokens += sum(len(ids) for ids, _ in turn)

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.packing import PackedBatch
 from minbert.settings import help_texts
 from multitask.base.choices import bounds, choices, optional, parameters, text_of
 from multitask.data.texts import in_words
@@ -37,7 +36,6 @@ from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
 from multitask.tasks.labels import Labelled
 from multitask.training.settings import ObjectiveConfig
-from multitask.use.predict import shown_outputs
 
 MOST_WORDS = 120
 """By occlusion, each word costs a prediction. Words after these are shown without an effect."""
@@ -97,15 +95,16 @@ def integrated_gradients(
     """
     model = with_shared_weights(model)
     ids, blank, types, owners = _tokens(model, texts, task)
-    row, baseline = (model.encoder.embeddings.word(part.to(model.runtime.device)).detach() for part in (ids, blank))
+    device, embeddings = model.encoder.runtime.device, model.encoder.model.embeddings
+    row, baseline = (embeddings.word(part.to(device)).detach() for part in (ids, blank))
     places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
     total = torch.zeros_like(row)
-    at_once = max(1, TOKENS_PER_BATCH[model.runtime.device.type] // len(ids))
+    at_once = max(1, TOKENS_PER_BATCH[device.type] // len(ids))
     for share, weight in zip((places + 0.5).split(at_once), weights.split(at_once), strict=True):
         points = baseline + share[:, None, None] * (row - baseline)
         with torch.enable_grad():
             numbers = _numbers_of_embeddings(model, task, number, types, points)
-            (gradients,) = torch.autograd.grad(numbers @ weight.double(), model.encoder.embeddings.word.weight)
+            (gradients,) = torch.autograd.grad(numbers @ weight.double(), embeddings.word.weight)
         total += gradients.view_as(points).sum(dim=0)
     with torch.no_grad():
         ends = _numbers_of_embeddings(model, task, number, types, torch.stack([row, baseline])).tolist()
@@ -118,7 +117,8 @@ def integrated_gradients(
 
 def with_shared_weights(module: Module) -> Module:
     """A copy that other threads do not see, but with the same weights and tokenizer."""
-    kept = chain(module.parameters(), module.buffers(), [getattr(module, "tokenizer", None)])
+    tokenizers = (part.tokenizer for part in module.modules() if isinstance(part, SentenceEncoder))
+    kept = chain(module.parameters(), module.buffers(), tokenizers)
     return copy.deepcopy(module, {id(part): part for part in kept})
 
 
@@ -127,12 +127,12 @@ def _tokens(
 ) -> tuple[Tensor, Tensor, list[list[int]], list[int]]:
     """The encoder inputs of a row end to end: ids, the baseline's ids, types of each input, each token's word or -1."""
     jointly, words = model.reads_jointly(task), words_of(texts)
-    backend = model.tokenizer.backend
-    backend.enable_truncation(model.max_length or model.tokenizer.max_length)
+    tokenizer = model.encoder.tokenizer
+    tokenizer.backend.enable_truncation(model.encoder.max_length)
     around = model.tasks[task].files.words
     whole = [text for (text,) in in_words(around, [[text] for text in texts])]
     before = [len(made.words[0].lstrip()) for made in around]  # characters that no one typed
-    encodings = backend.encode_batch([tuple(whole)] if jointly else whole)
+    encodings = tokenizer.backend.encode_batch([tuple(whole)] if jointly else whole)
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):
         for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):
@@ -142,7 +142,7 @@ def _tokens(
             inside = (i for i, (own, word) in enumerate(words) if own == column and word.start() < last <= word.end())
             ids.append(token)
             owners.append(next(inside, -1))
-            blank.append(token if owners[-1] < 0 else model.tokenizer.pad_token_id)
+            blank.append(token if owners[-1] < 0 else tokenizer.pad_token_id)
     return torch.tensor(ids), torch.tensor(blank), [encoding.type_ids for encoding in encodings], owners
 
 
@@ -154,10 +154,9 @@ def _numbers_of_embeddings(
     # The embeddings take the place of the word table, and their row numbers the place of token ids.
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
-    batch = PackedBatch.from_sequences(*sequences)
-    model.encoder.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
-    outputs = model.head(task, model.embed(batch.to(embeddings.device)))
-    declared, shown = model.tasks[task], shown_outputs(model.tasks[task], outputs.double())
+    model.encoder.model.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
+    outputs = model.head(task, model.encoder.embed(*sequences))
+    declared, shown = model.tasks[task], model.tasks[task].readable(outputs.double())
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown
 
 
@@ -173,9 +172,8 @@ def dropout_views(
 
     `dropout` is the probability of each dropout layer. Other threads may use the encoder meanwhile.
     """
-    own = with_shared_weights(encoder.model)
-    own.set_dropout(dropout)
-    viewer = SentenceEncoder(own, encoder.tokenizer, encoder.pooling, encoder.runtime, encoder.max_length)
+    viewer = with_shared_weights(encoder)
+    viewer.model.set_dropout(dropout)
     with training_mode(viewer, dropout=True, seed=seed):
         first, second = (torch.from_numpy(viewer.encode(sentences)) for _ in range(2))
     return first, second

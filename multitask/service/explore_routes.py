@@ -249,7 +249,7 @@ async def page(request: Request) -> HTMLResponse:
     asked_for = {name: value for name, value in pairs if name in fields or "." in name}
     # A page opens on what a model can do.
     lacking = {"predict": not any(of.model.tasks for of in served.values()), "errors": not _having(dev_sets, models)}
-    for_inference = any(isinstance(of.model.encoder, Bf16Model) for of in served.values())  # without gradients
+    for_inference = any(isinstance(of.model.encoder.model, Bf16Model) for of in served.values())  # without gradients
     lacking["contrast"] = for_inference
     views = [name for name in VIEWS if not lacking.get(name)]
     given = {"view": views[0], "model": models[0], "compare": other} | asked_for

@@ -19,7 +19,6 @@ from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of
 from multitask.models.estimates import estimate, located, tokenised, written
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.service.batching import QueueFull
 from multitask.tasks.declarations import default_tasks, load_tasks
 from multitask.tasks.kinds import Classification, MultiLabel
@@ -111,7 +110,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
         part = everything if most is None else everything.take(np.arange(min(most, len(everything))))
         if key in having:
             model = having[key]
-            estimates = estimate(model, {name: tokenised(model, name, part)}, model.runtime)[name]
+            estimates = estimate(model, {name: tokenised(model, name, part)})[name]
             rows[key] = dev_rows(task, estimates, part)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)
@@ -171,10 +170,7 @@ class Explorer:
 
     def __init__(self, models: Mapping[str, MultitaskModel], dev_sets: Mapping[str, ExploredSet]) -> None:
         self.dev_sets = dict(dev_sets)
-        self.encoders = {
-            name: SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)
-            for name, model in models.items()
-        }
+        self.encoders = {name: model.encoder for name, model in models.items()}
         self._one_at_a_time = CapacityLimiter(1)
         self.encode_corpus = lru_cache(8)(self.encode)
         self.map = lru_cache(8)(self._map)

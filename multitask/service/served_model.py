@@ -15,15 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from torch import Tensor
 
-from multitask.base.device import start
 from multitask.base.options import Device, Precision
 from multitask.base.runs import locate_model
 from multitask.data.texts import in_words
 from multitask.models.compute_in_batches import check_dimensions
-from multitask.models.model_folder import has_heads, stored_max_length
-from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
+from multitask.models.model_folder import has_heads
+from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.models.predictions import Prediction, Sentence, columns_of, grouped, interpret
-from multitask.models.sentence_encoder import for_inference
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.settings import HeadsConfig
 from multitask.service.batching import Batcher, Input, Metrics
 from multitask.service.limits import Limits
 
@@ -179,14 +179,10 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
 def load_served(name: str | Path, device: Device, precision: Precision, keep_layers: bool = False) -> MultitaskModel:
     """A fine-tuned model, or an encoder as a model without tasks. Raises InputError for no model or a damaged one."""
     folder = locate_model(name)
-    model = load_model(folder, {})
-    if not has_heads(folder):
-        model.max_length = min(stored_max_length(folder) or model.tokenizer.max_length, model.tokenizer.max_length)
-    model.runtime = start(device, precision)
-    model.to(model.runtime.device)
-    if not keep_layers:
-        model.encoder = for_inference(model.encoder, model.runtime)
-    return model
+    if has_heads(folder):
+        return MultitaskModel.load(folder, device, precision, keep_layers)
+    encoder = SentenceEncoder.load(folder, device=device, precision=precision, keep_layers=keep_layers)
+    return MultitaskModel(encoder, {}, HeadsConfig(sharing="none")).eval()
 
 
 class ServedModel:
@@ -195,7 +191,7 @@ class ServedModel:
     def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
         self.name = name
         self.model = model
-        self.batcher = Batcher(model, limits.queue, metrics)
+        self.batcher = Batcher(model.encoder, limits.queue, metrics)
         metrics.waiting.labels(name).set_function(lambda: self.batcher.waiting)
 
     async def predict(self, rows: Sequence[Sentence], tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
@@ -229,7 +225,7 @@ class ServedModel:
 
         Raises QueueFull if too many texts wait, and InputError for more dimensions than the model has.
         """
-        check_dimensions(dimensions, self.model.encoder.config.hidden_size, self.name)
+        check_dimensions(dimensions, self.model.encoder.width, self.name)
 
         def finish(embeddings: Tensor, tokens: int) -> tuple[NDArray[np.float32], int]:
             kept = embeddings[:, :dimensions]

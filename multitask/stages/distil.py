@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from multitask.base import distributed
-from multitask.base.device import Runtime
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.models.estimates import embeddings_of, located, raw_outputs, tokenised
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning
 from multitask.stages.finetune import reads as reads_of_tasks
 from multitask.stages.finetune import summary as summary
@@ -59,10 +59,10 @@ def compute(models: Sequence[Weights], data: Path, config: DistilConfig, run: Op
     first, *teachers = models
     if not teachers:
         raise InputError("distillation without a teacher; name one or more fine-tuned runs with --teacher")
-    begin = StartModel.load(first, config.pooling, config.seed, config.matryoshka)
+    begin = StartModel.load(first, config, run.runtime, config.matryoshka)
     known = [TrainedOn.of_folder(locate_model(teacher.name), teacher.name) for teacher in teachers]
     begin = replace(begin, trained_on=reduce(or_, known, begin.trained_on))
-    problem = Distilling.load(begin, data, config, run.runtime)
+    problem = Distilling.load(begin, data, config)
     problem.check_sizes()
     problem.learn_from(teachers, data, config.teaching)
     train_run(run, begin, problem, config, config.conflicts_every)
@@ -116,23 +116,23 @@ class Distilling(Finetuning):
         said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time
             logger.info("predictions of %s", teacher)
-            model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).to(self.runtime.device)
+            model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
             for name in [name for name in sources if name in model.tasks]:
                 task, rows = model.tasks[name], tokenised(model, name, self.training[name].examples)
                 check_same_task(teacher.name, task, self.model.tasks[name])
-                raw = raw_outputs(model, name, rows, self.runtime)
+                raw = raw_outputs(model, name, rows)
                 said[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
                 alike = model.reads_jointly(name) == self.model.reads_jointly(name)
                 if number == 0 and alike and config.embedding_loss != "none":
-                    sources[name].embeddings = embeddings_of(model, rows, self.runtime).astype(np.float16)
+                    sources[name].embeddings = embeddings_of(model.encoder, rows).astype(np.float16)
         if missing := [name for name, answers in said.items() if not answers]:
             raise InputError(f"no teacher has the task {missing[0]}; leave it out with --tasks, or add a teacher")
         widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
         if config.embedding_loss != "none" and not widths:
             raise InputError("embedding_loss: student and first teacher read no task in the same way; leave it out")
         projection: nn.Module = nn.Identity()
-        if others := widths - {self.encoder.config.hidden_size}:
-            projection = nn.Linear(self.encoder.config.hidden_size, others.pop(), device=self.runtime.device)
+        if others := widths - {self.encoder.width}:
+            projection = nn.Linear(self.encoder.width, others.pop(), device=self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
         for name, source in sources.items():
             source.estimates, source.projection = np.mean(said[name], axis=0).astype(np.float32), projection
@@ -156,7 +156,8 @@ class Distilling(Finetuning):
             examples = split.examples.take(self.rows[name])
             further = [columns for columns in unlabelled if len(columns) == len(examples.sentences)]
             if config.mine_pairs is not None and len(examples.sentences) == 2:
-                further.append(mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime))
+                self.encoder.eval()
+                further.append(mined_pairs(self.encoder, examples, config.mine_pairs))
             new = without_evaluated(further, self.model.tasks[name], self.dev[name].examples) if further else []
             self.training[name] = tokenised(self.model, name, extended(examples, new))
             self.rows[name] = np.arange(len(self.training[name]))
@@ -184,14 +185,12 @@ def extended(examples: Examples, parts: Sequence[tuple[list[str], ...]]) -> Exam
     return replace(examples, sentences=columns, labels=labels, weights=weights, ids=None, numbers=None)
 
 
-def mined_pairs(
-    model: MultitaskModel, examples: Examples, neighbours: int, runtime: Runtime
-) -> tuple[list[str], list[str]]:
+def mined_pairs(encoder: SentenceEncoder, examples: Examples, neighbours: int) -> tuple[list[str], list[str]]:
     """Each different sentence of pairs with its nearest others by cosine, without pairs of the examples; each once."""
     texts = [*dict.fromkeys(chain(*examples.sentences))]
     single = Examples((texts,), None, (), None, examples.source, words=examples.words[:1])
-    data = LabelledData.tokenised(single, model.tokenizer, model.max_length, joint=False)
-    units = F.normalize(torch.from_numpy(embeddings_of(model, data, runtime)[:, 0]).to(runtime.device))
+    embeddings = embeddings_of(encoder, encoder.tokenised(single))[:, 0]
+    units = F.normalize(torch.from_numpy(embeddings).to(encoder.runtime.device))
     nearest: list[list[int]] = []
     for start in range(0, len(texts), CHUNK):
         cosines = units[start : start + CHUNK] @ units.T  # [CHUNK, texts]

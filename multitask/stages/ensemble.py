@@ -60,11 +60,11 @@ class Member:
         model = MultitaskModel.load(folder, keep_layers=True)
         shape = {
             "tasks": {name: task.declaration(tuned=False) for name, task in model.tasks.items()},
-            "pooling": model.pooling,
+            "pooling": model.encoder.pooling,
             "heads": asdict(replace(model.heads_config, dropout=0.0)),  # dropout affects training only
-            "max_length": model.max_length,
-            "encoder": model.encoder.config.values(),
-            "tokenizer": model.tokenizer.fingerprint(),
+            "max_length": model.encoder.max_length,
+            "encoder": model.encoder.model.config.values(),
+            "tokenizer": model.encoder.tokenizer.fingerprint(),
         }
         run = folder.resolve().parent.parent
         start, seed = None, None
@@ -180,8 +180,8 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, MemberRows]:
 def _answers(member: Member, examples: Mapping[Split, MemberRows], runtime: Runtime) -> dict[Split, Estimates]:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
-    model = MultitaskModel.load(member.folder, keep_layers=True).to(runtime.device)
-    return {split: estimate(model, _tokenised(model, rows), runtime) for split, rows in examples.items()}
+    model = MultitaskModel.load(member.folder, keep_layers=True).on(runtime)
+    return {split: estimate(model, _tokenised(model, rows)) for split, rows in examples.items()}
 
 
 def _tokenised(model: MultitaskModel, examples: MemberRows) -> dict[str, LabelledData]:
@@ -223,7 +223,7 @@ def _soup(
     calibrate = any(task.declaration().get("temperature") for member in members for task in member.tasks.values())
 
     def tuned(model: MultitaskModel) -> Estimates:
-        return tune(model.to(runtime.device), _tokenised(model, dev), calibrate, runtime)
+        return tune(model.on(runtime), _tokenised(model, dev), calibrate)
 
     kept = start_weights(members[0]) if config.keep_start else None
     mixed = partial(soup, start=kept, share=config.keep_start)
@@ -241,7 +241,7 @@ def _soup(
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in dev}
-    return votes, {"dev": on_dev, "test": estimate(model, _tokenised(model, examples["test"]), runtime)}
+    return votes, {"dev": on_dev, "test": estimate(model, _tokenised(model, examples["test"]))}
 
 
 def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], votes: Votes) -> dict[str, Any]:
@@ -342,10 +342,10 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
     mean = {name: tensor / len(folders) for name, tensor in total.items()}
     before = BertModel.from_pretrained(str(start)).state_dict() if start else {}
     for name, tensor in before.items():
-        after = mean[f"encoder.{name}"]
+        after = mean[f"encoder.model.{name}"]
         if after.shape != tensor.shape:
             raise InputError(f"{start}: the encoder has another shape than the soup's; leave out --keep-start")
-        mean[f"encoder.{name}"] = share * tensor.double() + (1 - share) * after
+        mean[f"encoder.model.{name}"] = share * tensor.double() + (1 - share) * after
     model = MultitaskModel.load(folders[0], keep_layers=True)
     model.load_state_dict(mean)
     return model

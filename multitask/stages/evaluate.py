@@ -44,13 +44,13 @@ def compute(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run:
     """Score into a run's folder."""
     [model], runtime = models, run.runtime
     folder = locate_model(model.name, model.revision)
-    loaded = load_model(folder, load_tasks(data)).to(runtime.device)
+    loaded = load_model(folder, load_tasks(data)).on(runtime)
     dev = load_split(loaded, data, "dev")
     _check_selected_on(model, data)
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
     embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
-    estimates, examples = estimate(loaded, dev, runtime), {name: of.examples for name, of in dev.items()}
+    estimates, examples = estimate(loaded, dev), {name: of.examples for name, of in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
     TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on).write(run.folder, embedded)
 

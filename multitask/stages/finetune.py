@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from multitask.base.device import Runtime
+from multitask.base.device import PROCESSOR
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
@@ -83,8 +83,8 @@ def reads(config: FinetuneConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
     """Fine-tune into a run's folder."""
-    begin = StartModel.load(models[0], config.pooling, config.seed, config.matryoshka)
-    problem = Finetuning.load(begin, data, config, run.runtime)
+    begin = StartModel.load(models[0], config, run.runtime, config.matryoshka)
+    problem = Finetuning.load(begin, data, config)
     problem.check_sizes()
     problem.keep_embeddings()
     train_run(run, begin, problem, config, config.conflicts_every)
@@ -97,12 +97,12 @@ def summary(run: Run) -> str:
 
 def freeze(model: MultitaskModel, layers: str | None) -> None:
     """Freeze the encoder's lowest layers. Raises InputError if there are fewer, or if nothing is left to train."""
-    there = len(model.encoder.layers)
+    there = len(model.encoder.model.layers)
     if layers is not None:
         number = there if layers == "encoder" else int(layers)
         if number > there:
             raise InputError(f"freeze is {number}; the encoder has {there} layers")
-        model.encoder.freeze(number)
+        model.encoder.model.freeze(number)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"freeze is {layers}, which leaves nothing to train: the heads have no weights")
 
@@ -117,12 +117,12 @@ def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: in
     }
 
 
-def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig, runtime: Runtime) -> dict[str, RowNumbers]:
+def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> dict[str, RowNumbers]:
     """The rows of each task that the training may read, in order: of large sets, few are trained."""
     rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
     if config.conflicts_every is not None:  # draws rows that no epoch may have
         return rows
-    scheduler = build_scheduler(config, runtime.device)
+    scheduler = build_scheduler(config, PROCESSOR.device)
     epochs = [rows_of_epoch(scheduler, rows, config.seed, epoch) for epoch in range(config.epochs)]
     return {name: np.unique(np.concatenate([drawn[name] for drawn in epochs])) for name in rows}
 
@@ -136,26 +136,26 @@ class Finetuning(SourceTraining):
         training: dict[str, LabelledData],
         dev: dict[str, LabelledData],
         config: FinetuneConfig,
-        runtime: Runtime,
     ) -> None:
         self.model = model
         self.training = training
         self.dev = dev
         self.config = config
-        self.scheduler = build_scheduler(config, runtime.device)
-        module = nn.ModuleDict({"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler})
+        device = model.encoder.runtime.device
+        self.scheduler = build_scheduler(config, device)
+        module = nn.ModuleDict({"encoder": model.encoder.model, "heads": model.heads, "scheduler": self.scheduler})
         sources = {name: TaskSource(model, name, split, config.matryoshka) for name, split in training.items()}
-        super().__init__(module, model.encoder, model.pooling, sources, runtime)
-        self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
+        super().__init__(module, model.encoder, sources)
+        self.regularisers = build_regularisers(config.regularisation, model, device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
     @classmethod
-    def load(cls, begin: StartModel, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
+    def load(cls, begin: StartModel, data: Path, config: FinetuneConfig) -> Self:
         """Read the data, and add heads to the encoder; `config.tasks` are resolved from the data."""
         tasks = dict(chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained)))
         names = tuple(name for name in tasks if name not in config.untrained)
         if config.encoder_dropout is not None:
-            begin.encoder.set_dropout(config.encoder_dropout)
+            begin.encoder.model.set_dropout(config.encoder_dropout)
         for name in config.ordinal:
             task = tasks.get(name)
             if not isinstance(task, Classification):
@@ -184,15 +184,15 @@ class Finetuning(SourceTraining):
                 f"accumulate is {config.accumulate}; expected 1 with the task {comparing[0]}, whose loss compares the "
                 "rows of a batch"
             )
-        model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
+        model = MultitaskModel(begin.encoder, tasks, config.heads)
         take_heads(model, begin.folder, config.new_heads)
         freeze(model, config.freeze)
-        model = model.to(runtime.device)
-        read = planned_rows(rows, config, runtime)
+        model.on(begin.encoder.runtime)
+        read = planned_rows(rows, config)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
         training = {name: tokenised(model, name, examples, read[name]) for name, examples in rows.items()}
         dev = {name: tokenised(model, name, examples) for name, examples in dev_rows.items()}
-        return cls(model, training, dev, config, runtime)
+        return cls(model, training, dev, config)
 
     @property
     def sentences(self) -> Mapping[str, Sequence[Hashes]]:
@@ -207,7 +207,7 @@ class Finetuning(SourceTraining):
 
     def keep_embeddings(self) -> None:
         """Compute embeddings once if the encoder is not trained, and if they fit."""
-        encoder, sets = self.model.encoder, (self.training, self.dev)
+        encoder, sets = self.encoder.model, (self.training, self.dev)
         numbers = sum(np.count_nonzero(rows.lengths) * len(rows.columns) for found in sets for rows in found.values())
         fits = numbers * encoder.config.hidden_size * 4 <= MOST_KEPT
         if encoder.frozen == len(encoder.layers) and fits and not self.config.regularisation.smart_weight:
@@ -215,7 +215,7 @@ class Finetuning(SourceTraining):
             self.model.eval()
             for found in sets:
                 for name, rows in [*found.items()]:
-                    found[name] = replace(rows, embeddings=embeddings_of(self.model, rows, self.runtime))
+                    found[name] = replace(rows, embeddings=embeddings_of(self.encoder, rows))
             sizes = self.config.matryoshka
             self.sources |= {name: TaskSource(self.model, name, rows, sizes) for name, rows in self.training.items()}
 
@@ -257,7 +257,7 @@ class Finetuning(SourceTraining):
 
         None if the encoder, which the tasks share, is not trained.
         """
-        if self.model.encoder.frozen == len(self.model.encoder.layers):
+        if self.encoder.model.frozen == len(self.encoder.model.layers):
             return {}
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
@@ -275,14 +275,14 @@ class Finetuning(SourceTraining):
             logger.info("evaluating the start weights on %s", ", ".join(pairs))
         heads = HeadsConfig(sharing="none")
         with torch.random.fork_rng([]):  # new layers draw their weights, although none of them is used
-            bare = MultitaskModel(model.encoder, model.tokenizer, pairs, model.pooling, heads, model.max_length).eval()
+            bare = MultitaskModel(model.encoder, pairs, heads).eval()
         dev = {name: self.dev[name] for name in pairs}
-        scores = score(pairs, estimate(bare, dev, self.runtime), {name: dev[name].examples for name in pairs})
+        scores = score(pairs, estimate(bare, dev), {name: dev[name].examples for name in pairs})
         return {name: {pairs[name].metric: value} for name, value in scores.selecting.items()}
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        estimates = tune(self.model, self.dev, self.config.calibrate, self.runtime)
+        estimates = tune(self.model, self.dev, self.config.calibrate)
         scores = score(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})

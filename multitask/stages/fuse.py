@@ -48,9 +48,9 @@ def compute(models: Sequence[Weights], data: Path, config: FuseConfig, run: Open
     """Fuse into a run's folder."""
     config = config.of_declared(load_tasks(data))
     supervised = config.finetune
-    begin = StartModel.load(models[0], supervised.pooling, supervised.seed, supervised.matryoshka)
-    problem = Fusing.load(begin, data, supervised, run.runtime)
-    problem.add_views(begin, data, config)
+    begin = StartModel.load(models[0], supervised, run.runtime, supervised.matryoshka)
+    problem = Fusing.load(begin, data, supervised)
+    problem.add_views(data, config)
     train_run(run, begin, problem, supervised, supervised.conflicts_every)
 
 
@@ -61,12 +61,12 @@ class Fusing(Finetuning):
     views: dict[str, ContrastiveSource]
     """Each task's sentences, and the sources that are used only for contrastive training; by `_views` of their name."""
 
-    def add_views(self, begin: StartModel, data: Path, fusion: FuseConfig) -> None:
+    def add_views(self, data: Path, fusion: FuseConfig) -> None:
         """Add the contrastive sources and their projection, which is discarded after training."""
         self.fusion, config = fusion, self.config
         if (objective := fusion.contrastive.objective).build().takes_labels != "none":
             raise InputError(f"{objective.name} learns from labels, which views of sentences do not have")
-        projection = build_projection(fusion.contrastive.projection, begin.encoder.config.hidden_size)
+        projection = build_projection(fusion.contrastive.projection, self.encoder.width)
         projection.to(self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
         self.views = {}
@@ -77,10 +77,9 @@ class Fusing(Finetuning):
                 name,
                 data,
                 fusion.contrastive,
-                begin.tokenizer,
+                self.encoder,
                 projection,
                 limit,
-                config.max_length,
                 sizes=config.matryoshka,
                 option="--unlabelled",
             )
@@ -111,7 +110,7 @@ class Fusing(Finetuning):
         views = tuple(batch for batch in update if batch.source in self.views)
         parts = [super().backward(labelled)] if labelled else []
         if views:
-            losses = losses_of(self.encoder, self.pooling, self.views, views, self.runtime)
+            losses = losses_of(self.encoder, self.views, views)
             (self.fusion.contrastive_weight * torch.stack([*losses.terms.values()]).mean()).backward()
             parts.append(losses.detached())
         return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]

@@ -15,7 +15,6 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
-from multitask.base.device import Runtime
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
@@ -27,6 +26,7 @@ from multitask.data.examples import (
     warn_of_tokens,
 )
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
@@ -52,17 +52,17 @@ def reads(config: MlmConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
-    begin = StartModel.load(models[0], config.pooling, config.seed, matryoshka=())
+    begin = StartModel.load(models[0], config, run.runtime, matryoshka=())
     drawn = [source_named(name, data).sentences(config.train_limit) for name in config.sources]
     contents = {text: content for found in drawn for text, content in zip(*found.texts, *found.sentences, strict=True)}
     training, dev = _split([*contents], config)
     if config.from_scratch:
         begin = _from_scratch(begin, config.shape, training)
-        head = MaskedLanguageHead(begin.encoder.config)
+        head = MaskedLanguageHead(begin.encoder.model.config)
     else:
-        head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
+        head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.model.config)
     hashes = hash_sentences(contents[text] for text in training)
-    problem = MaskedTraining(begin, head, training, dev, hashes, config, run.runtime)
+    problem = MaskedTraining(begin, head, training, dev, hashes, config)
     train_run(run, begin, problem, config)
 
 
@@ -77,22 +77,21 @@ class MaskedTraining(SourceTraining):
         dev: list[str],
         hashes: Hashes,
         config: MlmConfig,
-        runtime: Runtime,
     ) -> None:
         self.begin = begin
         self.head = head
         self.config = config
         self.training, self.dev = self._source(training), self._source(dev)
         self.hashes = hashes
-        module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
-        super().__init__(module, begin.encoder, begin.pooling, {SOURCE: self.training}, runtime)
+        module = nn.ModuleDict({"encoder": begin.encoder.model, "head": head}).to(begin.encoder.runtime.device)
+        super().__init__(module, begin.encoder, {SOURCE: self.training})
 
     def _source(self, sentences: list[str]) -> MaskedSource:
-        begin, config = self.begin, self.config
-        tokens = tokenise(sentences, begin.tokenizer, config.max_length)
-        warn_of_tokens(", ".join(config.sources), [tokens], begin.tokenizer, config.max_length)
-        words = begin.encoder.embeddings.word
-        return MaskedSource((tokens,), begin.tokenizer, config.masking.mask_share, self.head, words)
+        encoder, config = self.begin.encoder, self.config
+        tokens = tokenise(sentences, encoder.tokenizer, encoder.max_length)
+        warn_of_tokens(", ".join(config.sources), [tokens], encoder.tokenizer, encoder.max_length)
+        words = encoder.model.embeddings.word
+        return MaskedSource((tokens,), encoder.tokenizer, config.masking.mask_share, self.head, words)
 
     @property
     def sentences(self) -> Mapping[str, Sequence[Hashes]]:
@@ -112,7 +111,7 @@ class MaskedTraining(SourceTraining):
         self.dev.generator = torch.Generator().manual_seed(torch_seed(self.config.seed, "masks of held-out sentences"))
         batches = list(batches_by_tokens(self.dev.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
         updates = [(Batch(SOURCE, rows),) for rows in batches]
-        seen = [losses_of(self.encoder, self.pooling, {SOURCE: self.dev}, update, self.runtime) for update in updates]
+        seen = [losses_of(self.encoder, {SOURCE: self.dev}, update) for update in updates]
         words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
         if not words.any():  # a loss of 0 would stay the best score of the run
             return Evaluation({}, {})
@@ -124,7 +123,7 @@ class MaskedTraining(SourceTraining):
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
 
     def save(self, folder: Path) -> None:
-        self.begin.save(folder, self.head.tensors(self.begin.encoder.config))
+        self.encoder.save(folder, self.head.tensors(self.encoder.model.config))
 
 
 def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -> StartModel:
@@ -132,7 +131,7 @@ def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -
 
     Missing sizes come from the start. If a hidden size but no inner size is given, the inner size is four times it.
     """
-    config, tokenizer = begin.encoder.config, begin.tokenizer
+    config, tokenizer = begin.encoder.model.config, begin.encoder.tokenizer
     if shape.model_type is not None:
         tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
         config = config.of_family(shape.model_type, tokenizer.vocabulary_size)
@@ -140,7 +139,8 @@ def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -
     if "hidden_size" in given:
         given.setdefault("intermediate_size", 4 * given["hidden_size"])
     whole = replace(config, layer_heads=None, layer_intermediate_sizes=None, **given)
-    return replace(begin, encoder=BertModel(whole), tokenizer=tokenizer, trained_on=TrainedOn())
+    encoder = SentenceEncoder(BertModel(whole), tokenizer, begin.encoder.pooling, begin.encoder.max_length)
+    return replace(begin, encoder=encoder.on(begin.encoder.runtime), trained_on=TrainedOn())
 
 
 def _split(sentences: list[str], config: MlmConfig) -> tuple[list[str], list[str]]:

@@ -13,18 +13,17 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
-from minbert.model import BertModel
-from minbert.packing import PackedBatch
 from multitask.base import distributed
-from multitask.base.device import Runtime, generator_states, restore_generators
+from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, RowNumbers
 from multitask.evaluation.embeddings import DIGITS, alignment_of_positives, uniformity_in_chunks, unit_vectors
 from multitask.evaluation.gradient_probe import probe
-from multitask.models.compute_in_batches import PoolingMethod, compute_in_batches, pool
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
@@ -62,23 +61,23 @@ def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
     task = _task_of_pairs(config, data)
-    begin = StartModel.load(models[0], config.pooling, config.seed, config.matryoshka)
-    projection = build_projection(config.projection, begin.encoder.config.hidden_size)
-    module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
+    begin = StartModel.load(models[0], config, run.runtime, config.matryoshka)
+    encoder = begin.encoder
+    projection = build_projection(config.projection, encoder.width)
+    module = nn.ModuleDict({"encoder": encoder.model, "projection": projection})
     if config.mlm_weight:
-        module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
+        module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, encoder.model.config)
     make: Callable[..., ContrastiveSource] = ContrastiveSource
     if config.momentum is not None:
-        predicts = config.objective.build().predicts
-        momentum = Momentum(begin.encoder, projection, begin.pooling, config.momentum, predicts)
-        module["momentum"] = momentum
+        module["momentum"] = momentum = Momentum(
+            encoder, projection, config.momentum, config.objective.build().predicts
+        )
         make = partial(MomentumSource, momentum=momentum, queue=config.queue)
     module.to(run.runtime.device)
-    begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
-    more = config.train_limit, config.max_length, config.partners, config.matryoshka
+    encoder.model.embeddings.requires_grad_(not config.freeze_embeddings)
+    more = config.train_limit, config.partners, config.matryoshka
     sources = {
-        name: load_contrastive(name, data, config, begin.tokenizer, projection, *more, make=make)
-        for name in config.sources
+        name: load_contrastive(name, data, config, encoder, projection, *more, make=make) for name in config.sources
     }
     dev, has_positives = None, False
     if task is not None:
@@ -87,8 +86,8 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         if len(examples.classes) > 2:
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
         warn_of_gaps(task, examples)
-        dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives, task.name if task else "")
+        dev = encoder.tokenised(examples)
+    problem = Pretraining(module, begin, sources, dev, config, has_positives, task.name if task else "")
     train_run(run, begin, problem, config, config.probe_every)
 
 
@@ -144,14 +143,14 @@ class HeldOut:
         self.tokens = [dev.columns[0][row] for row in chosen]
         self.objective = objective
 
-    def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:
+    def probe(self, encoder: SentenceEncoder, seed: int) -> dict[str, float]:
         """Scalars of two dropout views, by name. Each call draws the same dropout, and no other random numbers."""
-        batch = PackedBatch.from_sequences([*self.tokens, *self.tokens]).to(runtime.device)
+        runtime = encoder.runtime
         before = generator_states(runtime.device)
         try:
             with torch.no_grad(), runtime.autocast():
                 torch.manual_seed(torch_seed(seed, "dropout of held-out sentences"))
-                views = pool(encoder.forward_packed(batch), batch, pooling)
+                views = encoder.embed([*self.tokens, *self.tokens])
         finally:
             restore_generators(before)
         first, second = views.float().chunk(2)
@@ -178,11 +177,10 @@ class Pretraining(SourceTraining):
         sources: dict[str, ContrastiveSource],
         dev: LabelledData | None,
         config: PretrainConfig,
-        runtime: Runtime,
         has_positives: bool = False,
         dev_name: str = "",
     ) -> None:
-        super().__init__(module, begin.encoder, begin.pooling, sources, runtime)
+        super().__init__(module, begin.encoder, sources)
         self.begin = begin
         self.dev = dev
         self.config = config
@@ -193,12 +191,12 @@ class Pretraining(SourceTraining):
         if dev is not None and config.probe_held_out is not None:
             self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
         if config.mlm_weight:
-            head, words = module["mlm"], begin.encoder.embeddings.word
+            head, words = module["mlm"], begin.encoder.model.embeddings.word
             assert isinstance(head, MaskedLanguageHead)
             for name, source in sources.items():
                 # Two dropout views of a sentence have the same tokens, so one of them suffices here.
                 columns = tuple({id(column): column for column in source.columns}.values())
-                masked = MaskedSource(columns, begin.tokenizer, config.masking.mask_share, head, words)
+                masked = MaskedSource(columns, begin.encoder.tokenizer, config.masking.mask_share, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
 
@@ -234,15 +232,13 @@ class Pretraining(SourceTraining):
 
     def _backward_in_chunks(self, batch: Batch, chunk: int) -> Losses:
         source = self.contrastive[batch.source]
-        encoder, pooling = self.begin.encoder, self.begin.pooling
         own = distributed.own(batch.rows)
         chunks = np.split(own, range(chunk, len(own), chunk))
 
         def encode(rows: RowNumbers) -> Tensor:
-            part = PackedBatch.from_sequences(source.inputs(rows).ids).to(self.runtime.device)
+            ids = source.inputs(rows).ids
             with self.runtime.autocast():
-                hidden = encoder.forward_packed(part, self.runtime.recompute)
-                return source.project(pool(hidden, part, pooling))
+                return source.project(self.encoder.embed(ids, recompute=self.runtime.recompute))
 
         loss, watched = backward_in_chunks(
             chunks, encode, lambda views: source.loss_of_views(views, batch.rows), self.runtime.device
@@ -260,8 +256,7 @@ class Pretraining(SourceTraining):
         seen = probe(source.objective, *source.compared).summary()
         found = {f"{name} {key}": value for key, value in seen.items()}
         if self.held_out is not None:
-            begin = self.begin
-            probed = self.held_out.probe(begin.encoder, begin.pooling, self.config.seed, self.runtime)
+            probed = self.held_out.probe(self.encoder, self.config.seed)
             found |= {f"{HELD_OUT} {key}": value for key, value in probed.items()}
         device = self.runtime.device
         # The ratio is undefined if every anchor of the batch is dissipated.
@@ -270,11 +265,8 @@ class Pretraining(SourceTraining):
     def evaluate(self) -> Evaluation:
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
-        metrics = metrics_of_embeddings(
-            self.begin.encoder, self.begin.pooling, self.dev, self.runtime, self.has_positives
-        )
-        name = self.dev_name
-        return Evaluation({name: metrics}, {name: metrics["spearman"]})
+        metrics = metrics_of_embeddings(self.encoder, self.dev, self.has_positives)
+        return Evaluation({self.dev_name: metrics}, {self.dev_name: metrics["spearman"]})
 
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The start weights' value of the correlation that selects models."""
@@ -285,16 +277,14 @@ class Pretraining(SourceTraining):
 
     def save(self, folder: Path) -> None:
         """Save the encoder and any heads of the start, so that the tasks can be scored before and after."""
-        self.begin.save(folder, keep=heads_files(self.begin.folder, self.begin.pooling))
+        self.encoder.save(folder, keep=heads_files(self.begin.folder, self.encoder.pooling))
 
 
 def _masked(source: str) -> str:
     return f"{source} mlm"
 
 
-def metrics_of_embeddings(
-    encoder: BertModel, pooling: PoolingMethod, data: LabelledData, runtime: Runtime, has_positives: bool
-) -> dict[str, float]:
+def metrics_of_embeddings(encoder: SentenceEncoder, data: LabelledData, has_positives: bool) -> dict[str, float]:
     """Pearson and Spearman correlation between cosine and gold similarity, without any trained head.
 
     If the pairs have scores from 0 to 5, which tell the positive ones, alignment (of at least one positive pair) and
@@ -302,13 +292,11 @@ def metrics_of_embeddings(
     """
 
     def embed(rows: RowNumbers) -> Tensor:
-        ids, types = data.sequences(rows)
-        batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
-        first, second = pool(encoder.forward_packed(batch), batch, pooling).chunk(2)
+        first, second = encoder.embed(*data.sequences(rows)).chunk(2)
         cosine = nn.functional.cosine_similarity(first, second)
         return torch.cat([first, second, cosine[:, None]], 1)  # [rows, 2 * hidden + 1]
 
-    computed = compute_in_batches(data.lengths, embed, runtime)
+    computed = compute_in_batches(data.lengths, embed, encoder.runtime)
     gold = data.examples.gold
     metrics = correlation_metrics(computed[:, -1], gold, unit=1)
     if not has_positives:

@@ -26,16 +26,15 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_json, write_json
 from minbert.model import BertModel, Layer
 from minbert.remove_heads_and_neurons import Units, masked, without_units
-from multitask.base.device import Runtime
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Run, Weights
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, drawn_rows
 from multitask.evaluation.text_tables import pruning_table
-from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.estimates import load_split
 from multitask.models.model_folder import has_heads, heads_files
 from multitask.models.multitask_model import load_model
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
@@ -87,24 +86,22 @@ def scored_batches(rows: RowNumbers, batch_size: int, seed: int) -> list[RowNumb
 
 
 def sensitivity(
-    encoder: BertModel,
-    pooling: PoolingMethod,
+    encoder: SentenceEncoder,
     source: TrainingSource,
     batches: Sequence[RowNumbers],
     factors: Units,
     signed: bool,
-    runtime: Runtime,
 ) -> Units:
     """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
 
     Without the sign, harmful units score as high as equally helpful ones. `factors` are the m at which the gradient is
     taken: 1, or 0 for masked units. The encoder must be in eval mode on the runtime's device; scores are on the CPU.
     """
-    factors = factors.map(lambda factor: factor.to(runtime.device, non_blocking=True).requires_grad_())
+    factors = factors.map(lambda factor: factor.to(encoder.runtime.device, non_blocking=True).requires_grad_())
     totals = [torch.zeros_like(factor) for factor in factors.tensors]
-    with masked(encoder, factors):
+    with masked(encoder.model, factors):
         for rows in batches:
-            losses = losses_of(encoder, pooling, {SOURCE: source}, (Batch(SOURCE, rows),), runtime)
+            losses = losses_of(encoder, {SOURCE: source}, (Batch(SOURCE, rows),))
             gradients = torch.autograd.grad(losses.terms[SOURCE], factors.tensors)
             for total, gradient in zip(totals, gradients, strict=True):
                 total += -gradient if signed else gradient.abs()
@@ -142,8 +139,8 @@ ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
 
 UnitScore = Callable[[Units], Units]
 """From factors (1: present, 0: removed) to scores."""
-Scored = tuple[BertModel, PoolingMethod, TrainingSource, Examples]
-"""An encoder, the pooling of its embeddings, the source whose loss scores the units, and what it reads."""
+Scored = tuple[SentenceEncoder, TrainingSource, Examples]
+"""An encoder, the source whose loss scores its units, and what it reads."""
 
 
 prune = partial(run_stage, PRUNE)
@@ -167,28 +164,29 @@ def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
     """Prune into a run's folder."""
-    begin = StartModel.load(models[0], config.pooling, config.seed)
-    source = begin if len(models) == 1 else _rewound(models[1], begin)
+    begin = StartModel.load(models[0], config, run.runtime)
+    source = begin if len(models) == 1 else _rewound(models[1], begin, config)
     score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     (source.trained_on | begin.trained_on | seen).keep(run.folder)
-    kept, scores = choose(begin.encoder.config, score, config)
+    kept, scores = choose(begin.encoder.model.config, score, config)
     folder = run.folder / "checkpoints" / CHECKPOINT
-    smaller = without_units(source.encoder, kept)
-    replace(source, encoder=smaller).save(folder, keep=heads_files(source.folder, source.pooling))
+    smaller = without_units(source.encoder.model, kept)
+    encoder = SentenceEncoder(smaller, source.encoder.tokenizer, source.encoder.pooling)
+    encoder.save(folder, keep=heads_files(source.folder, encoder.pooling))
     _write_scores(run.folder / "scores.npz", scores, kept)
     write_json(run.folder / "pruning.json", _summary(begin, kept, smaller, folder))
     write_json(run.folder / "best.json", {"last": CHECKPOINT})
 
 
-def _rewound(weights: Weights, begin: StartModel) -> StartModel:
+def _rewound(weights: Weights, begin: StartModel, config: PruneConfig) -> StartModel:
     """Load the weights to rewind to. Raises InputError if they differ from the start in shapes or tokenizer."""
-    source = StartModel.load(weights, begin.pooling, seed=0)
+    source = StartModel.load(weights, replace(config, pooling=begin.encoder.pooling), begin.encoder.runtime)
 
     def kind(start: StartModel) -> tuple[object, ...]:
-        shapes = {name: tensor.shape for name, tensor in start.encoder.state_dict().items()}
-        config = start.encoder.config
-        return shapes, config.model_type, config.num_attention_heads, start.tokenizer.fingerprint()
+        shapes = {name: tensor.shape for name, tensor in start.encoder.model.state_dict().items()}
+        shape = start.encoder.model.config
+        return shapes, shape.model_type, shape.num_attention_heads, start.encoder.tokenizer.fingerprint()
 
     if kind(source) != kind(begin):
         raise InputError(
@@ -199,21 +197,18 @@ def _rewound(weights: Weights, begin: StartModel) -> StartModel:
 
 def _scoring(begin: StartModel, data: Path, config: PruneConfig, run: OpenRun) -> tuple[UnitScore, TrainedOn]:
     """How units are scored, and the rows that are read for it."""
-    runtime = run.runtime
+    shape = begin.encoder.model.config
     if config.score == "random":
-        return lambda factors: random_scores(begin.encoder.config, config.seed), TrainedOn()
+        return lambda factors: random_scores(shape, config.seed), TrainedOn()
     if config.score == "magnitude":
-        return lambda factors: magnitude(begin.encoder), TrainedOn()
-    if config.score == "task":
-        encoder, pooling, source, read = _task_loss(begin, data, config, runtime)
-    else:
-        encoder, pooling, source, read = _geometry(begin, data, config, runtime)
+        return lambda factors: magnitude(begin.encoder.model), TrainedOn()
+    encoder, source, read = (_task_loss if config.score == "task" else _geometry)(begin, data, config)
     rows = drawn_rows(len(source), config.train_limit)
     batches = scored_batches(rows, config.batch_size, config.seed)
     seen = TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in read.sentences])
-    if (earlier := _earlier_scores(run.artefact, begin.encoder.config)) is not None:
+    if (earlier := _earlier_scores(run.artefact, shape)) is not None:
         return lambda factors: earlier, seen
-    return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime), seen
+    return lambda factors: sensitivity(encoder, source, batches, factors, config.signed), seen
 
 
 def _earlier_scores(run: Run, shape: BertConfig) -> Units | None:
@@ -243,19 +238,18 @@ def _inputs_of_scores(run: Run) -> dict[str, Any]:
     }
 
 
-def _geometry(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+def _geometry(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
     examples = load_rows(similarity_task(data), "train")
-    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    source = AlignUniformSource(pairs, config.uniformity_weight)
+    source = AlignUniformSource(begin.encoder.tokenised(examples), config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
-    return begin.encoder.to(runtime.device), begin.pooling, source, examples
+    return begin.encoder, source, examples
 
 
-def _task_loss(begin: StartModel, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    model = load_model(begin.folder, load_tasks(data)).to(runtime.device)
+    model = load_model(begin.folder, load_tasks(data)).on(begin.encoder.runtime)
     declared = similarity_task(data, config.task)
     name = declared.name
     if name not in model.tasks:
@@ -263,15 +257,14 @@ def _task_loss(begin: StartModel, data: Path, config: PruneConfig, runtime: Runt
             f"{begin.name}: no head for {name!r}, only for {', '.join(model.tasks)}; score by one of these, or "
             "start from a run of finetune"
         )
-    if has_heads(begin.folder) and model.pooling != begin.pooling:
-        raise InputError(
-            f"pooling is {begin.pooling}; expected auto or {model.pooling}, with which {begin.name} was trained"
-        )
-    model.pooling = begin.pooling
-    model.max_length = config.max_length or model.max_length
+    encoder, pooling = model.encoder, begin.encoder.pooling
+    if has_heads(begin.folder) and encoder.pooling != pooling:
+        was = encoder.pooling
+        raise InputError(f"pooling is {pooling}; expected auto or {was}, with which {begin.name} was trained")
+    encoder.pooling, encoder.max_length = pooling, config.max_length or encoder.max_length
     model.tasks[name] = replace(model.tasks[name], weight=declared.weight)  # a model does not store the rows' weights
     rows = load_split(model, data, "train", [name])[name]
-    return model.encoder, model.pooling, TaskSource(model, name, rows), rows.examples
+    return encoder, TaskSource(model, name, rows), rows.examples
 
 
 def choose(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tuple[Units, Units]:
@@ -366,7 +359,7 @@ def _summary(begin: StartModel, kept: Units, smaller: BertModel, folder: Path) -
     ]
     return {
         "layers": layers,
-        "parameters": [parameters(begin.encoder), parameters(smaller)],
+        "parameters": [parameters(begin.encoder.model), parameters(smaller)],
         "bytes": [sum(path.stat().st_size for path in weights_files(place)) for place in (begin.folder, folder)],
     }
 

@@ -9,8 +9,9 @@ from multitask.base.keys import hash_of_file
 from multitask.base.runs import Weights
 from multitask.data.messages import checked
 from multitask.evaluation.suite_sets import SETS, missing_files
-from multitask.evaluation.suites import SUITES, KnownEncoder, evaluate_suites
+from multitask.evaluation.suites import SUITES, evaluate_suites
 from multitask.evaluation.task_scores import write_evaluation
+from multitask.models.sentence_encoder import load_encoder
 from multitask.stages.run_stage import OpenRun
 from multitask.stages.settings import SuitesConfig
 
@@ -24,13 +25,13 @@ def reads(config: SuitesConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:
     """Score frozen embeddings into a run's folder."""
     [model], options = models, run.options
-    known = KnownEncoder.load(model.name, model.revision, device=options.device, precision=options.precision)
-    results = evaluate_suites(config.suites, known, folder, limit=config.limit, with_geometry=config.geometry)
+    encoder = load_encoder(model.name, model.revision, device=options.device, precision=options.precision)
+    results = evaluate_suites(config.suites, encoder, model.name, folder, config.limit, config.geometry)
     tasks = {name: task for result in results.values() for name, task in result.tasks.items()}
     mains = {name: main for suite, result in results.items() for name in result.tasks if (main := SUITES[suite].main)}
     more: dict[str, Any] = {
-        "unknown": known.trained_on.unknown,
-        "pooling": known.settings["pooling"],
+        "unknown": next(iter(results.values())).unknown,
+        "pooling": encoder.settings["pooling"],
         "missing": {name: path for result in results.values() for name, path in result.missing.items()},
     }
     if found := [result.geometry for result in results.values() if result.geometry is not None]:

@@ -1,7 +1,6 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -11,38 +10,33 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from torch import Tensor
 
 from minbert.errors import InputError, install_with
-from minbert.files import atomic_folder
-from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.base import distributed
-from multitask.base.device import seed_everything
+from multitask.base.device import Runtime, seed_everything
 from multitask.base.random_streams import torch_seed
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
-from multitask.models.compute_in_batches import PoolingMethod
-from multitask.models.model_folder import resolve_pooling, write_pooling
-from multitask.models.settings import Pooling
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
+from multitask.training.settings import SentencesConfig
 from multitask.training.source import Trainable
 
 
 @dataclass(frozen=True)
 class StartModel:
-    """Start weights, loaded."""
+    """Start weights, loaded: an encoder with the user's name for it, where it was, and its training data."""
 
     name: str
     folder: Path
-    encoder: BertModel
-    tokenizer: Tokenizer
-    pooling: PoolingMethod
+    encoder: SentenceEncoder
     trained_on: TrainedOn = field(default_factory=TrainedOn)
 
     @classmethod
-    def load(cls, weights: Weights, pooling: Pooling, seed: int, matryoshka: tuple[int, ...] | None = None) -> Self:
+    def load(
+        cls, weights: Weights, config: SentencesConfig, runtime: Runtime, matryoshka: tuple[int, ...] | None = None
+    ) -> Self:
         """Seed all generators, for the layers that the stage adds and for its dropout, and load an encoder.
 
         `matryoshka` are the sizes of embeddings that the stage trains; None leaves those that the encoder names.
@@ -51,32 +45,13 @@ class StartModel:
             InputError: the checkpoint is missing or damaged, or its embeddings have fewer numbers than the sizes.
         """
         folder = locate_model(weights.name, weights.revision)
-        seed_everything(seed)
-        encoder = BertModel.from_pretrained(str(folder))
+        seed_everything(config.seed)
+        encoder = SentenceEncoder.read(folder, config.pooling, config.max_length).on(runtime)
         if matryoshka is not None:
-            if matryoshka and matryoshka[0] > (width := encoder.config.hidden_size):
+            if matryoshka and matryoshka[0] > (width := encoder.width):
                 raise InputError(f"matryoshka is {matryoshka[0]}; the embeddings of {weights} have {width} numbers")
-            encoder.config = replace(encoder.config, matryoshka_dimensions=matryoshka or None)
-        return cls(
-            str(weights),
-            folder,
-            encoder,
-            load_tokenizer(str(folder)),
-            resolve_pooling(pooling, folder),
-            TrainedOn.of_folder(folder, weights.name),
-        )
-
-    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
-        """Write the encoder's current weights as a checkpoint, with its pooling in sentence-transformers' format.
-
-        Further tensors are written together with the encoder's; the files to keep are copied into the folder.
-        """
-        with atomic_folder(folder) as temporary:
-            self.encoder.save(temporary, head)
-            self.tokenizer.save(temporary)
-            write_pooling(temporary, self.pooling, self.encoder.config.hidden_size)
-            for path in keep:
-                shutil.copyfile(path, temporary / path.name)
+            encoder.model.config = replace(encoder.model.config, matryoshka_dimensions=matryoshka or None)
+        return cls(str(weights), folder, encoder, encoder.trained_on(weights.name))
 
 
 def trained_on(problem: Trainable, steps: int) -> TrainedOn:

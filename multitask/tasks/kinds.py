@@ -285,8 +285,12 @@ class Regression(Task):
     def soft_loss(self, outputs: Tensor, estimates: Tensor, temperature: float) -> Tensor:
         return F.mse_loss(outputs, estimates)
 
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return (np.clip(outputs, 0, 1) if self.range else outputs).astype(np.float64)
+    def estimated(self, outputs: Tensor) -> Tensor:
+        return outputs.clamp(0, 1) if self.range else outputs
+
+    def readable(self, outputs: Tensor) -> Tensor:
+        low, high = self.bounds
+        return low + self.estimated(outputs) * (high - low)
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         low, high = self.bounds

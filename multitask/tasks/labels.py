@@ -257,9 +257,13 @@ class Labelled(Task):
         compare = F.binary_cross_entropy_with_logits if self.log_odds else F.cross_entropy
         return temperature**2 * compare(outputs / temperature, estimates)
 
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        scaled = torch.from_numpy(outputs).double() / self.temperature
-        return (scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)).numpy()
+    def estimated(self, outputs: Tensor) -> Tensor:
+        scaled = outputs / self.temperature
+        return scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)
+
+    def readable(self, outputs: Tensor) -> Tensor:
+        found = self.estimated(outputs)
+        return torch.stack([self.estimated(-outputs), found], dim=1) if self.outputs == 1 else found
 
     def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
         """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2.

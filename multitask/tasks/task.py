@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -232,8 +233,16 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    def estimated(self, outputs: Tensor) -> Tensor:
         """Outputs as values that can be averaged over models: probabilities, or shares of the range. Same shape."""
+
+    @abstractmethod
+    def readable(self, outputs: Tensor) -> Tensor:
+        """Outputs as people read them: probabilities [rows, labels], or values in the labels' unit [rows]."""
+
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """`estimated` in float64."""
+        return self.estimated(torch.from_numpy(outputs).double()).numpy()
 
     @abstractmethod
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.tokenizer import Tokenizer
 from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, RowNumbers, Tokens, epoch_rows, tokenise, warn_of_tokens
+from multitask.data.examples import Examples, RowNumbers, Tokens, epoch_rows
 from multitask.models.compute_in_batches import leading
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
 from multitask.objectives.infonce import InfoNCE
@@ -48,8 +48,7 @@ class ContrastiveSource(TrainingSource):
         groups: RowNumbers | None,
         objective: Objective,
         projection: nn.Module,
-        tokenizer: Tokenizer,
-        max_length: int | None,
+        encoder: SentenceEncoder,
         config: ContrastiveConfig,
         sizes: tuple[int, ...] = (),
         share: float = 1.0,
@@ -62,8 +61,7 @@ class ContrastiveSource(TrainingSource):
         self.labels = paired.labels
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
         self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
-        columns = [tokenise(column, tokenizer, max_length) for column in paired.texts]
-        warn_of_tokens(paired.source, columns, tokenizer, max_length)
+        columns = [*encoder.tokenised(paired).columns]
         numbers: dict[str, int] = {}
         # One number per row for each column; equal sentences have equal numbers, also across columns.
         identities = [
@@ -235,10 +233,9 @@ def load_contrastive(
     name: str,
     data: Path,
     config: ContrastiveConfig,
-    tokenizer: Tokenizer,
+    encoder: SentenceEncoder,
     projection: nn.Module,
     train_limit: int | None,
-    max_length: int | None,
     partners: int | None = None,
     sizes: tuple[int, ...] = (),
     option: str = "--sources",
@@ -284,7 +281,7 @@ def load_contrastive(
     if objective.predicts and make is ContrastiveSource:
         raise InputError(f"{objective.name} compares with a momentum encoder; add --momentum 0.995 to `pretrain`")
     share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA else 1.0
-    return make(paired, groups, objective, projection, tokenizer, max_length, config, sizes, share)
+    return make(paired, groups, objective, projection, encoder, config, sizes, share)
 
 
 def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int) -> nn.Module:

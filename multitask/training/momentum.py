@@ -20,11 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.model import BertModel
-from minbert.packing import PackedBatch
 from multitask.base import distributed
 from multitask.data.examples import RowNumbers
-from multitask.models.compute_in_batches import PoolingMethod, pool
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.training.contrastive_source import ContrastiveSource, inputs_of
 from multitask.training.source import Inputs
 
@@ -62,26 +60,24 @@ class Momentum(nn.Module):
     All of it is a part of a run's saved state, and none of the model.
     """
 
-    def __init__(
-        self, encoder: BertModel, projection: nn.Module, pooling: PoolingMethod, momentum: float, predicts: bool
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, projection: nn.Module, momentum: float, predicts: bool) -> None:
         super().__init__()
-        self.trained = encoder, projection  # in a tuple, so that they are no parts of this module
-        self.encoder, self.projection = deepcopy(self.trained)
+        self.trained = encoder.model, projection  # in a tuple, so that they are no parts of this module
+        model, self.projection = deepcopy(self.trained)
+        self.encoder = SentenceEncoder(model, encoder.tokenizer, encoder.pooling, encoder.max_length, encoder.runtime)
         self.requires_grad_(requires_grad=False)
-        width = encoder.config.hidden_size
+        width = encoder.width
         self.predictor = nn.Sequential()
         if predicts:
             norm = nn.BatchNorm1d(width, track_running_stats=False)  # it is discarded after training
             self.predictor.extend([nn.Linear(width, width), norm, nn.ReLU(), nn.Linear(width, width)])
-        self.pooling = pooling
         self.momentum = momentum
         self.queues = nn.ModuleList()
 
     @torch.no_grad()
     def follow(self) -> None:
         """Move the copy's weights towards the trained ones."""
-        for own, trained in zip((self.encoder, self.projection), self.trained, strict=True):
+        for own, trained in zip((self.encoder.model, self.projection), self.trained, strict=True):
             for mine, theirs in zip(own.parameters(), trained.parameters(), strict=True):
                 mine.lerp_(theirs, 1 - self.momentum)
 
@@ -114,7 +110,7 @@ class MomentumSource(ContrastiveSource):
             raise InputError(
                 "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue 0"
             )
-        self.queue = momentum.queue(size, momentum.encoder.config.hidden_size * len(self.sizes))
+        self.queue = momentum.queue(size, momentum.encoder.width * len(self.sizes))
 
     def inputs(self, rows: RowNumbers) -> Inputs:
         return inputs_of(self.columns[: self.queries], rows)
@@ -123,12 +119,10 @@ class MomentumSource(ContrastiveSource):
         return self._project(embeddings, self.projection, self.queries)
 
     @torch.no_grad()
-    def keys(self, rows: RowNumbers, device: torch.device) -> Tensor:
+    def keys(self, rows: RowNumbers) -> Tensor:
         """The keys of the rows' sentences: of all columns if both views are queries, else of all but the anchors."""
         columns, copy = self.columns[self.queries % 2 :], self.momentum
-        batch = PackedBatch.from_sequences(inputs_of(columns, rows).ids).to(device)
-        embeddings = pool(copy.encoder.forward_packed(batch), batch, copy.pooling)
-        return self._project(embeddings, copy.projection, len(columns))
+        return self._project(copy.encoder.embed(inputs_of(columns, rows).ids), copy.projection, len(columns))
 
     def _predictions(self, view: Tensor) -> Tensor:
         """Of the whole batch [rows, sizes * dim], because the predictor's batch norm compares its rows."""
@@ -137,7 +131,7 @@ class MomentumSource(ContrastiveSource):
 
     def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
         self.momentum.follow()
-        keys = self.keys(distributed.own(rows), views.device)
+        keys = self.keys(distributed.own(rows))
         whole = distributed.gather(torch.cat([views, keys]), len(rows), dim=1)
         if self.objective.predicts:
             *queries, key_of_first, key_of_second = whole

@@ -12,17 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.base import distributed
-from multitask.base.device import Runtime
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, RowNumbers
-from multitask.models.compute_in_batches import PoolingMethod, leading, pool
+from multitask.models.compute_in_batches import leading, pool
 from multitask.models.estimates import kept_embeddings
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import unit
 from multitask.tasks.scores import constant
 
@@ -176,7 +175,7 @@ class TrainingSource(ABC):
     def inputs(self, rows: RowNumbers) -> Inputs:
         """Token sequences of the rows."""
 
-    def known(self, rows: RowNumbers, runtime: Runtime) -> Tensor | None:
+    def known(self, rows: RowNumbers, device: torch.device) -> Tensor | None:
         """Embeddings of the rows' sequences, if the encoder is not trained and they were kept."""
         return None
 
@@ -219,8 +218,8 @@ class TaskSource(TrainingSource):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
-    def known(self, rows: RowNumbers, runtime: Runtime) -> Tensor | None:
-        return None if self.data.embeddings is None else kept_embeddings(self.data, runtime, rows)
+    def known(self, rows: RowNumbers, device: torch.device) -> Tensor | None:
+        return None if self.data.embeddings is None else kept_embeddings(self.data, device, rows)
 
     def divisor(self, rows: RowNumbers) -> float:
         weights = None if self.weights is None else self.weights[rows]
@@ -238,22 +237,21 @@ class TaskSource(TrainingSource):
         return self.model.tasks[self.task].loss(outputs, labels, weights)
 
 
-def losses_of(
-    encoder: BertModel, pooling: PoolingMethod, sources: Mapping[str, TrainingSource], update: Update, runtime: Runtime
-) -> Losses:
+def losses_of(encoder: SentenceEncoder, sources: Mapping[str, TrainingSource], update: Update) -> Losses:
     """The losses of an update's batches by the names of their sources, from one packed call of the encoder per rank."""
     own = [(sources[batch.source], distributed.own(batch.rows)) for batch in update]
     parts = [source.inputs(rows) for source, rows in own]
-    known = [kept for source, rows in own if (kept := source.known(rows, runtime)) is not None]
+    runtime = encoder.runtime
+    known = [kept for source, rows in own if (kept := source.known(rows, runtime.device)) is not None]
     found: dict[str, BatchLoss] = {}
     with runtime.autocast():
         tokens = embeddings = known
         if len(known) < len(own):
             ids, types = [i for part in parts for i in part.ids], [t for part in parts for t in part.types]
             batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
-            hidden = encoder.forward_packed(batch, runtime.recompute)
+            hidden = encoder.model.forward_packed(batch, runtime.recompute)
             tokens = [*hidden.split([sum(map(len, part.ids)) for part in parts])]
-            embeddings = [*pool(hidden, batch, pooling).split([len(part.ids) for part in parts])]
+            embeddings = [*pool(hidden, batch, encoder.pooling).split([len(part.ids) for part in parts])]
         for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):
             found[item.source] = sources[item.source].loss(states, pooled, part.targets, item.rows)
     return Losses(
@@ -271,23 +269,15 @@ class SourceTraining(Trainable):
     otherwise.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        encoder: BertModel,
-        pooling: PoolingMethod,
-        sources: Mapping[str, TrainingSource],
-        runtime: Runtime,
-    ) -> None:
+    def __init__(self, module: nn.Module, encoder: SentenceEncoder, sources: Mapping[str, TrainingSource]) -> None:
         self.module = module
         self.encoder = encoder
-        self.pooling = pooling
         self.sources = dict(sources)
         self.weights = dict.fromkeys(sources, 1.0)
-        self.runtime = runtime
+        self.runtime = encoder.runtime
 
     def losses(self, update: Update) -> Losses:
-        return losses_of(self.encoder, self.pooling, self.sources, update, self.runtime)
+        return losses_of(self.encoder, self.sources, update)
 
     def fault(self) -> str:
         """Whether the encoder gives different training texts the same direction."""
@@ -297,9 +287,8 @@ class SourceTraining(Trainable):
             found = self.sources[batch.source].inputs(batch.rows[: PROBED[1]])
             texts |= {pair[0].tobytes(): pair for pair in zip(found.ids, found.types, strict=True)}
         ids, types = zip(*texts.values(), strict=True)
-        packed = PackedBatch.from_sequences(ids, types).to(self.runtime.device)
         with self.runtime.autocast():
-            units = unit(pool(self.encoder.forward_packed(packed), packed, self.pooling)).cpu()
+            units = unit(self.encoder.embed(ids, types)).cpu()
         if len(units) < 2 or not constant((units @ units.T).flatten().numpy(), unit=1):
             return ""
         return (

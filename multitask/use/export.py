@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError, install_with
 from minbert.files import atomic_folder, read_json, write_json, write_text
-from minbert.model import BertModel
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
-from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.model_folder import write_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 
@@ -94,7 +92,7 @@ def export_sentence_transformers(
     with export_folder(folder, trained_on) as temporary:
         _write_encoder(encoder, temporary)
         write_json(temporary / "modules.json", modules)
-        write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
+        write_pooling(temporary, encoder.pooling, encoder.width)
         if normalize:
             write_json(temporary / "2_Normalize" / "config.json", {})  # hubs do not keep empty folders
         write_json(
@@ -107,24 +105,15 @@ def export_sentence_transformers(
         write_text(temporary / "README.md", card)
 
 
-class PaddedEmbeddings(nn.Module):
-    """Encoder and pooling as one function of padded tensors."""
+class _Scaled(nn.Module):
+    """An encoder whose embeddings are scaled to length 1."""
 
-    def __init__(self, model: BertModel, pooling: PoolingMethod, normalize: bool = False) -> None:
+    def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
-        self.model = model
-        self.pooling = pooling
-        self.normalize = normalize
+        self.encoder = encoder
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """All [batch, seq] int64 -> [batch, hidden] fp32."""
-        hidden = self.model(input_ids, attention_mask, token_type_ids).last_hidden_state  # [batch, seq, hidden]
-        if self.pooling == "cls":
-            pooled = hidden[:, 0]
-        else:
-            weights = attention_mask[:, :, None].to(hidden.dtype)
-            pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
-        return nn.functional.normalize(pooled) if self.normalize else pooled
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return nn.functional.normalize(self.encoder(input_ids, attention_mask))
 
 
 def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained_on: TrainedOn) -> None:
@@ -142,7 +131,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
     """
     require(ONNX_PACKAGES)
     batch = encoder.tokenizer(CHECKED, encoder.max_length)
-    module = PaddedEmbeddings(encoder.model, encoder.pooling, normalize)
+    module = _Scaled(encoder) if normalize else encoder
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
     with export_folder(folder, trained_on) as temporary:
         write_onnx(module, inputs, ["sentence_embedding"], temporary / "model.onnx")

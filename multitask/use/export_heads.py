@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.base.device import start
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.markup import aligned
@@ -31,13 +30,11 @@ from multitask.use.export import (
     CHECKED,
     ONNX_PACKAGES,
     ONNX_TOLERANCE,
-    PaddedEmbeddings,
     check_export_folder,
     export_folder,
     require,
     write_onnx,
 )
-from multitask.use.predict import shown_outputs
 
 MODEL = "model.onnx"
 DESCRIPTION = "tasks.json"
@@ -76,15 +73,15 @@ def export_onnx_with_heads(
     require((*ONNX_PACKAGES, "onnxruntime"))
     if taken := model.tasks.keys() & INPUTS.keys():
         raise InputError(f"the task {min(taken)} has the name of an input of the ONNX file; rename the task")
-    runtime = start("cpu", "fp32")
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
-    scores = score(model.tasks, estimate(model, dev, runtime), examples) if dev else None
+    scores = score(model.tasks, estimate(model, dev), examples) if dev else None
     with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
-        batch = model.tokenizer(CHECKED, model.max_length)
+        encoder = model.encoder
+        batch = encoder.tokenizer(CHECKED, encoder.max_length)
         write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
-        model.tokenizer.save(temporary)
+        encoder.tokenizer.save(temporary)
         write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
         compared: dict[str, Columns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
@@ -114,9 +111,8 @@ def description(model: MultitaskModel) -> dict[str, Any]:
     (each row is one sequence of both sentences); `labels` in the order of the output's columns; `thresholds` above
     which each of several labels is predicted; `range` of a regression.
     """
-    length = model.tokenizer.max_length if model.max_length is None else model.max_length
     tasks = {name: _task_description(model, task) for name, task in model.tasks.items()}
-    return {"max_length": length, "inputs": INPUTS, "tasks": tasks}
+    return {"max_length": model.encoder.max_length, "inputs": INPUTS, "tasks": tasks}
 
 
 def _task_description(model: MultitaskModel, task: Task) -> dict[str, Any]:
@@ -137,18 +133,18 @@ class _WithHeads(nn.Module):
 
     def __init__(self, model: MultitaskModel) -> None:
         super().__init__()
-        self.embeddings = PaddedEmbeddings(model.encoder, model.pooling)
+        self.encoder = model.encoder
         self.heads = model.heads
         self.tasks = model.tasks
         self.two_sequences = {name for name in model.tasks if model.sequences_per_row(name) == 2}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """All [sequences, tokens] int64 -> each task's output, [rows, labels] or [rows]."""
-        embeddings = self.embeddings(input_ids, attention_mask, token_type_ids)  # [sequences, hidden]
+        embeddings = self.encoder(input_ids, attention_mask, token_type_ids)  # [sequences, hidden]
         even = embeddings.shape[0] // 2 * 2  # tasks of sentences may have an odd number of sequences
         pairs = embeddings[:even:2], embeddings[1::2]
         return tuple(
-            shown_outputs(task, self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
+            task.readable(self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
             for name, task in self.tasks.items()
         )
 
@@ -206,7 +202,7 @@ def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -
     """The largest difference. Raises RuntimeError if it is too large."""
     exported, worst = ExportedModel(folder), 0.0
     for name, columns in rows.items():
-        ours = estimate_columns(model, columns, [name], start("cpu", "fp32"))[name]
+        ours = estimate_columns(model, columns, [name])[name]
         theirs = _estimates(model.tasks[name], exported.outputs(name, columns))
         found = float(np.abs(ours - theirs).max())
         if not found <= ONNX_TOLERANCE:

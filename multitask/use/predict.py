@@ -1,4 +1,4 @@
-"""A head's outputs as predictions show them, as a function of tensors, which can be differentiated and exported."""
+"""Predictions for the rows of a file, or for the tasks' own sets; and the data that a model is used with."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,12 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
-from multitask.base.device import Runtime, start
+from multitask.base.device import start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import is_run, locate_model
@@ -28,22 +25,10 @@ from multitask.models.multitask_model import MultitaskModel, load_model, predict
 from multitask.models.predictions import added_columns, added_values, grouped
 from multitask.stages.reads import SPLITS_BY_USE, changed_file
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import MultiLabel, Regression
+from multitask.tasks.kinds import MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.task import Split, Task
-
-
-def shown_outputs(task: Task, outputs: Tensor) -> Tensor:
-    """Outputs, [rows, outputs] or [rows], as probabilities [rows, labels] or values in the labels' unit [rows]."""
-    if isinstance(task, Regression):
-        low, high = task.bounds
-        return low + (outputs.clamp(0, 1) if task.range else outputs) * (high - low)
-    assert isinstance(task, Labelled)
-    logits = outputs / task.temperature
-    if task.outputs == 1:
-        return torch.stack([(-logits).sigmoid(), logits.sigmoid()], dim=1)
-    return logits.sigmoid() if task.log_odds else logits.softmax(dim=1)
 
 
 def write_prediction_files(
@@ -60,13 +45,12 @@ def write_prediction_files(
     score. Raises InputError for no such model, a missing or malformed file, or predictions that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
-    runtime = start(device, precision)
     declared = load_tasks(data)
-    loaded = load_model(folder, declared).to(runtime.device)
+    loaded = load_model(folder, declared).on(start(device, precision))
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
     test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
     rows["test"] = {name: tokenised(loaded, name, found) for name, found in test.items() if found is not None}
-    found = [(split, estimate(loaded, sets, runtime), sets) for split, sets in rows.items()]
+    found = [(split, estimate(loaded, sets), sets) for split, sets in rows.items()]
     return [
         path
         for split, predictions, sets in found  # all are there before the first is written
@@ -84,7 +68,6 @@ def predict_file(
     tasks: Sequence[str],
     source: Path,
     output: Path,
-    runtime: Runtime,
     columns: Sequence[str] = (),
     file_format: Format | None = None,
     form: str = ".txt",
@@ -131,7 +114,7 @@ def predict_file(
             for contents, together in groups.items():
                 texts = list(texts_of_rows(table, block, contents))
                 empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
-                predicted = predict_columns(model, list(zip(*texts, strict=True)), together, runtime, shown.add)
+                predicted = predict_columns(model, list(zip(*texts, strict=True)), together, shown.add)
                 for name, answers in predicted.items():
                     for row, answer in zip(rows, answers, strict=True):
                         values = added_values(model.tasks[name], answer, probabilities)
@@ -139,7 +122,7 @@ def predict_file(
             write(rows)
             count += len(rows)
     table.warn("predicted", "with an empty text", sorted(empty))
-    model.unread.warn(table.name)
+    model.encoder.unread.warn(table.name)
     return count
 
 

@@ -23,7 +23,7 @@ from minbert.remove_heads_and_neurons import Units
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Weights
-from multitask.data.examples import LabelledData, RowNumbers, drawn_rows
+from multitask.data.examples import RowNumbers, drawn_rows
 from multitask.evaluation.statistics import Values
 from multitask.stages.prune import AlignUniformSource, scored_batches, sensitivity
 from multitask.stages.run_stage import prepare_process
@@ -127,17 +127,14 @@ def _ranked(units: Units, kind: str) -> Values:
 
 def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[UnitScores, RowNumbers]:
     """What scores the units as `multitask prune` does, and the rows that it scores them on."""
-    runtime = prepare_process(PRUNE, options)
-    begin = StartModel.load(Weights(start), config.pooling, config.seed)
+    encoder = StartModel.load(Weights(start), config, prepare_process(PRUNE, options)).encoder
     examples = load_rows(task_named(data, "similarity"), "train")
-    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    source = AlignUniformSource(pairs, config.uniformity_weight)
-    encoder = begin.encoder.to(runtime.device).eval()
-    factors = Units.full(encoder.config, 1.0)
+    source = AlignUniformSource(encoder.tokenised(examples), config.uniformity_weight)
+    factors = Units.full(encoder.model.config, 1.0)
 
     def score(rows: RowNumbers, batch_size: int, seed: int) -> Units:
         batches = scored_batches(rows, batch_size, seed)
-        return sensitivity(encoder, begin.pooling, source, batches, factors, config.signed, runtime)
+        return sensitivity(encoder, source, batches, factors, config.signed)
 
     return score, drawn_rows(len(source), config.train_limit)
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import torch
 
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import task_of
 from multitask.tasks.task import Task
@@ -30,5 +29,4 @@ def declared_tasks() -> dict[str, Task]:
 def model_of_every_kind(tiny_encoder: Path, heads: HeadsConfig | None = None) -> MultitaskModel:
     """A random model with a head for each of these tasks, in eval mode."""
     torch.manual_seed(3)
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    return MultitaskModel(encoder, tokenizer, declared_tasks(), "mean", heads or HeadsConfig()).eval()
+    return MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), declared_tasks(), heads or HeadsConfig()).eval()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from multitask.data.contamination import TrainedOn
 from multitask.evaluation.suite_sets import SETS
 
 WORDS = ("a", "the", "cat", "dog", "man", "woman", "child", "runs", "sleeps", "sings", "fast", "slowly", "red", "old")
@@ -76,7 +77,11 @@ class BagOfWords:
     def __init__(self, dim: int = 24, name: str = "bag") -> None:
         self.name = name
         self.dim = dim
+        self.settings: dict[str, str] = {}
         self.asked: list[str] = []
+
+    def trained_on(self, _name: str) -> TrainedOn:
+        return TrainedOn()
 
     def encode(
         self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False

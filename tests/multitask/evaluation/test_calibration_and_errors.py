@@ -17,9 +17,6 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
 from minbert.errors import InputError
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
-from multitask.base.device import start
 from multitask.data.examples import Examples
 from multitask.data.tables import Format, RowsFrom
 from multitask.evaluation.calibration_and_errors import (
@@ -31,6 +28,7 @@ from multitask.evaluation.calibration_and_errors import (
 )
 from multitask.models.estimates import estimate, load_split, located, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
@@ -216,17 +214,13 @@ def test_details_are_written_for_every_kind(tmp_path):
 # Loading the rows that a model is scored on.
 
 
-CPU = start("cpu", "fp32")
-
-
 def test_a_model_of_declared_tasks_asks_for_its_tasks_file(tiny_encoder, small_data, tmp_path):
     file = tmp_path / "tasks.toml"
     file.write_text(
         '[tasks.topic]\nkind = "classification"\ntext = "a"\nlabel = "b"\nlabels = ["x", "y"]\ntrain = "c.csv"'
     )
     torch.manual_seed(0)
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    model = MultitaskModel(encoder, tokenizer, load_tasks(file), "mean", HeadsConfig())
+    model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), load_tasks(file), HeadsConfig())
     with pytest.raises(
         InputError, match=r'task "topic" is not declared there, only .*; give the tasks file .*--tasks-file'
     ):
@@ -264,14 +258,14 @@ def test_without_ids_predictions_name_the_lines_of_their_rows(tmp_path):
 
 def test_estimates_that_take_long_say_in_a_log_how_many_rows_are_done(tiny_encoder, small_data, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
-    model = load_model(tiny_encoder, load_tasks(small_data)).to("cpu")
+    model = load_model(tiny_encoder, load_tasks(small_data))
     dev = load_split(model, small_data, "dev")
     caplog.clear()
-    estimate(model, dev, CPU)
+    estimate(model, dev)
     assert caplog.messages == []  # it takes less than ten seconds
     ticks = count(step=20.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
-    estimate(model, dev, CPU)
+    estimate(model, dev)
     assert [len(dev), *map(len, dev.values())] == [2, 32, 32]
     done = [
         int(re.fullmatch(r"(\d+) of 64 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages

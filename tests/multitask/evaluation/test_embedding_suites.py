@@ -16,8 +16,9 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_pages import suite_text
 from multitask.evaluation.suite_sets import SETS
-from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+from multitask.evaluation.suites import evaluate_suites
 from multitask.evaluation.training_overlap import ScoresWithOverlap
+from multitask.models.sentence_encoder import load_encoder
 from tests.multitask.evaluation.folder import BagOfWords, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
@@ -35,8 +36,10 @@ def folder(tmp_path_factory) -> Path:
 
 
 def evaluate(suite, folder, trained_on=None, encoder=None):
-    known = KnownEncoder(encoder or BagOfWords(), "bag", {}, trained_on or TrainedOn())
-    return evaluate_suites([suite], known, folder)[suite]
+    encoder = encoder or BagOfWords()
+    if trained_on is not None:
+        encoder.trained_on = lambda _name: trained_on
+    return evaluate_suites([suite], encoder, "bag", folder)[suite]
 
 
 def keep_only(folder: Path, *kept: str) -> None:
@@ -76,8 +79,7 @@ def test_every_task_has_the_score_that_scipy_gives_and_embeds_a_sentence_once(fo
 def test_each_size_has_the_scores_of_truncated_embeddings_from_one_pass(folder):
     encoder, cut = BagOfWords(), BagOfWords()
     cut.word = lambda text: BagOfWords().word(text)[:7]
-    known = KnownEncoder(encoder, "bag", {}, TrainedOn())
-    result = evaluate_suites(["sts"], known, folder, dimensions=[24, 7])["sts"]
+    result = evaluate_suites(["sts"], encoder, "bag", folder, dimensions=[24, 7])["sts"]
     whole, part = evaluate("sts", folder), evaluate("sts", folder, encoder=cut)
     assert result.tasks == whole.tasks
     assert list(result.dimensions) == [7]  # 24 are all
@@ -88,16 +90,15 @@ def test_each_size_has_the_scores_of_truncated_embeddings_from_one_pass(folder):
     table = suite_text(result)
     assert table.index("bag  ") < table.index("bag, 7 dimensions")
     with pytest.raises(InputError, match="dimensions is 25; the embeddings of bag have 24"):
-        evaluate_suites(["sts"], known, folder, dimensions=[25])
+        evaluate_suites(["sts"], encoder, "bag", folder, dimensions=[25])
 
 
 def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):
     monkeypatch.setattr(transfer, "FOLDS", 3)
     monkeypatch.setattr(transfer, "GRID", (1.0,))
     monkeypatch.setattr(transfer, "TRAINING_SET_GRID", (1.0,))
-    known = KnownEncoder(BagOfWords(), "bag", {}, TrainedOn())
     sts, learned, geometry = evaluate_suites(
-        ["sts", "transfer", "geometry"], known, folder, with_geometry=True
+        ["sts", "transfer", "geometry"], BagOfWords(), "bag", folder, with_geometry=True
     ).values()
     assert sts.tasks == evaluate("sts", folder).tasks
     assert sts.geometry == geometry.tasks["STSBenchmark"].scores
@@ -181,7 +182,7 @@ def test_rows_that_were_trained_on_are_not_scored():
 @pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
 def test_all_minilm_has_its_published_scores():
     """Spearman correlations of all pairs, which MTEB also computes."""
-    result = evaluate_suites(["sts"], KnownEncoder.load("all-minilm-l6-v2", **EXACT), SHARED)["sts"]
+    result = evaluate_suites(["sts"], load_encoder("all-minilm-l6-v2", **EXACT), "all-minilm-l6-v2", SHARED)["sts"]
     found = {name: round(100 * result.main(task.scores), 2) for name, task in result.tasks.items()}
     assert {name: found[name] for name in ("STS12", "STS13", "STS15")} == {
         "STS12": 72.37,
@@ -208,7 +209,8 @@ def test_a_hub_id_is_evaluated_and_known_in_the_revision_that_is_asked_for(hub, 
     trained_on_pairs(["A gem."], ["A jewel."]).keep(folder)
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     hub.repositories["someone/small"] = {"v1": files}
-    found = KnownEncoder.load("someone/small", "v1", **EXACT)
-    expected = KnownEncoder.load(str(folder), **EXACT)
-    np.testing.assert_array_equal(found.encoder.encode(["A gem."]), expected.encoder.encode(["A gem."]))
-    assert found.trained_on.sentences.tolist() == sorted(hash_sentences(["A gem.", "A jewel."]).tolist())
+    found = load_encoder("someone/small", "v1", **EXACT)
+    expected = load_encoder(str(folder), **EXACT)
+    np.testing.assert_array_equal(found.encode(["A gem."]), expected.encode(["A gem."]))
+    seen = found.trained_on("someone/small").sentences
+    assert seen.tolist() == sorted(hash_sentences(["A gem.", "A jewel."]).tolist())

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
 from multitask.models.heads_of_start import take_heads
 from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import task_of
 from multitask.tasks.task import Task
@@ -22,9 +21,7 @@ SEPARATE = HeadsConfig("separate")
 
 
 def build(encoder: Path, tasks: dict[str, Task], heads: HeadsConfig = SEPARATE, pooling="mean") -> MultitaskModel:
-    return MultitaskModel(
-        BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, pooling, heads
-    ).eval()
+    return MultitaskModel(SentenceEncoder.read(encoder, pooling), tasks, heads).eval()
 
 
 def tensors(model: MultitaskModel, name: str) -> list[torch.Tensor]:

@@ -16,14 +16,14 @@ from multitask.base.runs import Run
 from multitask.data.tables import Format
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from tests.conftest import COURSE_TASKS, with_files
 
 
 def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=COURSE_TASKS, max_length=None) -> MultitaskModel:
     torch.manual_seed(1)
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    return MultitaskModel(encoder, tokenizer, tasks, pooling, heads, max_length).eval()
+    return MultitaskModel(SentenceEncoder.read(tiny_encoder, pooling, max_length), tasks, heads).eval()
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, heads, tmp_path):
     model.save(tmp_path / "model")
     loaded = MultitaskModel.load(tmp_path / "model", "cpu", "fp32")
     assert not loaded.training
-    assert (loaded.pooling, loaded.heads_config, loaded.max_length) == ("mean", heads, 17)
+    assert (loaded.encoder.pooling, loaded.heads_config, loaded.encoder.max_length) == ("mean", heads, 17)
     nowhere = {"train": None, "dev": None, "test": None, "format": Format()}
     assert loaded.tasks == {name: with_files(task, **nowhere) for name, task in COURSE_TASKS.items()}
-    assert loaded.tokenizer.fingerprint() == model.tokenizer.fingerprint()
+    assert loaded.encoder.tokenizer.fingerprint() == model.encoder.tokenizer.fingerprint()
     state = model.state_dict()
     assert list(loaded.state_dict()) == list(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.state_dict().items())
@@ -176,7 +176,7 @@ def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
     encoder = BertModel.from_pretrained(str(tiny_encoder))
     with torch.no_grad():
         padded = [encoder(tokenizer([text]).input_ids).last_hidden_state[0, 0] for text in first + second]
-        outputs = model.head("similarity", model.embed(tokenizer.pack([*first, *second]))).tolist()
+        outputs = model.head("similarity", model.encoder.embed(tokenizer.encode([*first, *second]))).tolist()
     expected = [float(torch.dot(a, b) / a.norm() / b.norm()) for a, b in zip(padded[:2], padded[2:], strict=True)]
     assert outputs == pytest.approx(expected, abs=1e-5)
     assert outputs[1] == pytest.approx(1.0, abs=1e-5)

@@ -32,7 +32,7 @@ PAIRS = [("How much is it?", "What is the price?"), ("short", ""), ("Two women",
 )
 def model(request, tiny_encoder) -> MultitaskModel:
     made = model_of_every_kind(tiny_encoder, request.param)
-    made.pooling = "cls" if request.param.residual else "mean"
+    made.encoder.pooling = "cls" if request.param.residual else "mean"
     return made
 
 
@@ -41,15 +41,16 @@ def slow_outputs(model: MultitaskModel, task: str, row) -> torch.Tensor:
     """One row alone through the padded encoder, pooling by hand, and the head."""
     texts = (row,) if isinstance(row, str) else row
     if len(texts) == 2 and model.reads_jointly(task):
-        ids, types = model.tokenizer.encode_pairs([texts[0]], [texts[1]])
+        ids, types = model.encoder.tokenizer.encode_pairs([texts[0]], [texts[1]])
     else:
-        ids = model.tokenizer.encode(list(texts))
+        ids = model.encoder.tokenizer.encode(list(texts))
         types = [np.zeros_like(sequence) for sequence in ids]
     embeddings = []
     for sequence, kinds in zip(ids, types, strict=True):
         inputs = torch.from_numpy(sequence).long()[None]
-        hidden = model.encoder(inputs, torch.ones_like(inputs), torch.from_numpy(kinds).long()[None]).last_hidden_state
-        embeddings.append(hidden[0, 0] if model.pooling == "cls" else hidden[0].mean(dim=0))
+        types = torch.from_numpy(kinds).long()[None]
+        hidden = model.encoder.model(inputs, torch.ones_like(inputs), types).last_hidden_state
+        embeddings.append(hidden[0, 0] if model.encoder.pooling == "cls" else hidden[0].mean(dim=0))
     return model.heads[task](*[embedding[None] for embedding in embeddings])[0]
 
 

@@ -149,7 +149,7 @@ def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encod
     assert all(layer.weight.dtype == torch.bfloat16 for layer in loaded.model.modules() if isinstance(layer, nn.Linear))
     assert loaded.model.embeddings.word.weight.dtype == torch.float32
     model = BertModel.from_pretrained(str(tiny_encoder))
-    in_each_call = SentenceEncoder(model, loaded.tokenizer, loaded.pooling, loaded.runtime, loaded.max_length)
+    in_each_call = SentenceEncoder(model, loaded.tokenizer, loaded.pooling, loaded.max_length, loaded.runtime)
     np.testing.assert_array_equal(loaded.encode(SENTENCES), in_each_call.encode(SENTENCES))
 
 

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,9 @@ import uvicorn
 from fastapi import FastAPI
 from torch import Tensor
 
-from minbert.model import BertModel
-from minbert.packing import PackedBatch
-from minbert.tokenizer import load_tokenizer
+from minbert.tokenizer import Ids
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import task_of
 
@@ -28,24 +28,24 @@ TASKS = {
 }
 
 
-class Gated(MultitaskModel):
-    """A model whose batches wait until `gate` is open; `batches` has the number of inputs of each batch."""
+class Gated(SentenceEncoder):
+    """An encoder whose batches wait until `gate` is open; `batches` has the number of inputs of each batch."""
 
     gate: threading.Event
     batches: list[int]
 
-    def embed(self, batch: PackedBatch) -> Tensor:
-        self.batches.append(len(batch))
+    def embed(self, ids: Sequence[Ids], *given: Any, **named: Any) -> Tensor:
+        self.batches.append(len(ids))
         assert self.gate.wait(60)
-        return super().embed(batch)
+        return super().embed(ids, *given, **named)
 
 
-def build(encoder: Path, kind: type[MultitaskModel] = MultitaskModel, length: int | None = 24) -> MultitaskModel:
+def build(encoder: Path, kind: type[SentenceEncoder] = SentenceEncoder, length: int | None = 24) -> MultitaskModel:
     """The paired tasks read their sentences in both ways: `same` jointly, `similarity` separately."""
     torch.manual_seed(3)
     tasks = {name: task_of(name, declaration) for name, declaration in TASKS.items()}
     heads = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
-    model = kind(BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, "mean", heads, length)
+    model = MultitaskModel(kind.read(encoder, "mean", length), tasks, heads)
     for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
         torch.nn.init.normal_(parameter, std=0.2)
     return model.eval()
@@ -57,12 +57,16 @@ def model(tiny_encoder: Path) -> MultitaskModel:
 
 
 @pytest.fixture
-def gated(tiny_encoder: Path) -> Iterator[Gated]:
+def gated_model(tiny_encoder: Path) -> Iterator[MultitaskModel]:
     model = build(tiny_encoder, Gated)
-    assert isinstance(model, Gated)
-    model.gate, model.batches = threading.Event(), []
+    model.encoder.gate, model.encoder.batches = threading.Event(), []
     yield model
-    model.gate.set()
+    model.encoder.gate.set()
+
+
+@pytest.fixture
+def gated(gated_model: MultitaskModel) -> Gated:
+    return gated_model.encoder
 
 
 @contextmanager

@@ -29,27 +29,27 @@ def embeddings(found: Tensor, _tokens: int) -> Tensor:
     return found
 
 
-def expected(model: Gated, inputs: list[str]) -> Tensor:
+def expected(encoder: Gated, inputs: list[str]) -> Tensor:
     """Each text alone, by the padded encoder and a mean by hand."""
     rows = []
-    for ids in model.tokenizer.encode(inputs, model.max_length):
+    for ids in encoder.tokenizer.encode(inputs, encoder.max_length):
         with torch.no_grad():
-            hidden = model.encoder(torch.from_numpy(ids)[None].long(), torch.ones(1, len(ids), dtype=torch.int64))
+            hidden = encoder.model(torch.from_numpy(ids)[None].long(), torch.ones(1, len(ids), dtype=torch.int64))
         rows.append(hidden.last_hidden_state[0].mean(0))
     return torch.stack(rows)
 
 
-def queue(model: Gated, test: Callable[[Batcher], Awaitable[None]]) -> None:
+def queue(encoder: Gated, test: Callable[[Batcher], Awaitable[None]]) -> None:
     """Run a test with a queue that has begun its first batch: one text, which waits at the gate."""
 
     async def run() -> None:
-        batcher = Batcher(model, 10_000, Metrics())
+        batcher = Batcher(encoder, 10_000, Metrics())
         batcher.start()
         first = asyncio.create_task(batcher.run(["time"], embeddings))
-        while not model.batches:
+        while not encoder.batches:
             await asyncio.sleep(0.001)
         await test(batcher)
-        model.gate.set()
+        encoder.gate.set()
         await first
         await batcher.close()
         assert batcher.waiting == 0
@@ -173,7 +173,7 @@ def test_a_text_on_which_the_tokenizer_panics_fails_alone(gated):
 def test_a_batch_that_fails_does_not_stop_the_queue(gated, monkeypatch):
     real = Gated.embed
 
-    def out_of_memory(self: Gated, batch: object) -> Tensor:
+    def out_of_memory(self: Gated, *_: object) -> Tensor:
         monkeypatch.setattr(Gated, "embed", real)
         raise RuntimeError("out of memory")
 

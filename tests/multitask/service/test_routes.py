@@ -30,7 +30,7 @@ def client(model: MultitaskModel) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def encoder(model: MultitaskModel) -> SentenceEncoder:
-    return SentenceEncoder(model.encoder, model.tokenizer, "mean", model.runtime, model.max_length)
+    return model.encoder
 
 
 @pytest.mark.parametrize("rows", [TEXTS, PAIRS, TEXTS[:1]], ids=["texts", "pairs", "one"])
@@ -241,7 +241,7 @@ def test_metrics_count(model):
     assert found["multitask_requests_total", ("/v1/embed", "422")] == 1
     assert found["multitask_requests_total", ("other", "404")] == 2
     assert found["multitask_inputs_total", ()] == 5
-    lengths = map(len, model.tokenizer.encode(TEXTS, model.max_length))
+    lengths = map(len, model.encoder.tokenizer.encode(TEXTS, model.encoder.max_length))
     assert found["multitask_batch_tokens_sum", ()] == sum(lengths)
     assert after["multitask_waiting_inputs", ("tiny",)] == 0
 

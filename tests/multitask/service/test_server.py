@@ -47,11 +47,11 @@ async def ask(url: str, rows: list[str], path: str = "/v1/predict") -> httpx2.Re
         return await client.post(url + path, json={"texts": rows})
 
 
-def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others(gated):
+def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others(gated_model, gated):
     """Twice what fits comes at once."""
     requests = [[f"time {number}", "good movie", "band " * number] for number in range(40)]
     gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits(texts=10, queue=60))) as url:
+    with served(create_app({"tiny": gated_model}, Limits(texts=10, queue=60))) as url:
         hold(gated)
 
         async def load() -> list[httpx2.Response]:
@@ -69,14 +69,14 @@ def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others
                 assert 1 <= int(answer.headers["retry-after"]) <= 60
                 assert answer.json().keys() == {"error"}
                 continue
-            stars, expected = answer.json()["predictions"]["stars"], gated.predict("stars", rows)
+            stars, expected = answer.json()["predictions"]["stars"], gated_model.predict("stars", rows)
             assert [found["value"] for found in stars] == pytest.approx([each.value for each in expected], abs=1e-5)
         assert asyncio.run(ask(url, ["time"])).status_code == 200
 
 
-def test_a_request_that_waits_too_long_is_answered_with_504(gated):
+def test_a_request_that_waits_too_long_is_answered_with_504(gated_model, gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits(timeout=0.3))) as url:
+    with served(create_app({"tiny": gated_model}, Limits(timeout=0.3))) as url:
         hold(gated)
         answer = asyncio.run(ask(url, ["time"] * 9))
         assert (answer.status_code, answer.json()) == (504, {"error": "no answer after 0.3 s; the service is busy"})
@@ -99,9 +99,9 @@ def head(length: int) -> bytes:
     ).encode()
 
 
-def test_the_texts_of_a_client_that_went_are_not_computed(gated):
+def test_the_texts_of_a_client_that_went_are_not_computed(gated_model, gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits())) as url:
+    with served(create_app({"tiny": gated_model}, Limits())) as url:
         hold(gated)
         body = b'{"texts": ["time", "band"]}'
         with connect(url) as first, connect(url) as second:
@@ -116,19 +116,19 @@ def test_the_texts_of_a_client_that_went_are_not_computed(gated):
 
 
 @pytest.mark.parametrize("length", [{}, {"Content-Length": "20000000"}], ids=["chunked", "known"])
-def test_a_too_large_body_is_read_before_the_answer(gated, length):
+def test_a_too_large_body_is_read_before_the_answer(gated_model, gated, length):
     """urllib sends the whole body before it reads, and closes the connection."""
     gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits())) as url:
+    with served(create_app({"tiny": gated_model}, Limits())) as url:
         body = (b" " * 100_000 for _ in range(200))
         request = urllib.request.Request(f"{url}/v1/embed", body, {"Content-Type": "application/json"} | length)
         with pytest.raises(urllib.error.HTTPError, match="413"):
             urllib.request.urlopen(request)
 
 
-def test_a_body_that_stops_half_way_is_no_failure(gated):
+def test_a_body_that_stops_half_way_is_no_failure(gated_model, gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits())) as url:
+    with served(create_app({"tiny": gated_model}, Limits())) as url:
         with connect(url) as client:
             client.sendall(head(100) + b'{"texts"')
         assert asyncio.run(ask(url, ["time"])).status_code == 200

@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from minbert import BertModel, attention, load_tokenizer
+from minbert import attention
 from minbert.remove_heads_and_neurons import Units
 from multitask.base.device import Runtime
 from multitask.base.options import RunOptions
-from multitask.data.examples import LabelledData
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.objectives import OBJECTIVES, build_objective
 from multitask.stages import run_stage, training_run
@@ -166,14 +166,14 @@ def test_fusion(run, steps):
 
 
 def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):
-    encoder = BertModel.from_pretrained(str(tiny_encoder)).to(META)
+    encoder = SentenceEncoder.read(tiny_encoder, "mean").on(Runtime(META, "fp32"))
     examples = load_rows(task_named(sample_data, "similarity"), "dev")
-    source = AlignUniformSource(LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, False), 0.5)
+    source = AlignUniformSource(encoder.tokenised(examples), 0.5)
     read = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: read.append(tensor) or tensor)
-    batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.config, 1.0)
+    batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.model.config, 1.0)
     with NoWaitingCopies():
-        scores = sensitivity(encoder, "mean", source, batches, factors, True, Runtime(META, "fp32"))
+        scores = sensitivity(encoder, source, batches, factors, True)
     assert {tensor.device for tensor in scores.tensors} == {META}
     assert len(read) == len(scores.tensors), "each score is read once, after all batches"
 

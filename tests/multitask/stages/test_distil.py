@@ -14,7 +14,6 @@ from scipy.special import expit, log_softmax, softmax
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.model import BertModel
-from multitask.base.device import start
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
 from multitask.data.contamination import TrainedOn
@@ -32,7 +31,6 @@ from multitask.use.predict import write_prediction_files
 from tests.conftest import task_file
 from tests.multitask.stages.conftest import weights
 
-CPU = start("cpu", "fp32")
 TASKS = ("sentiment", "paraphrase", "similarity")
 FAST = OptimizerConfig(learning_rate=1e-3)
 PLAIN = HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", dropout=0.0)
@@ -54,8 +52,8 @@ def distilling(problem, tiny_encoder):
 
 def said(run: Run, data: Path, task: str, split: str = "train") -> np.ndarray:
     """A model's raw outputs for the rows of a file, [rows, ...]."""
-    model = MultitaskModel.load(run.folder, "cpu", keep_layers=True)
-    return raw_outputs(model, task, load_split(model, data, split, [task], labelled=True)[task], CPU)
+    model = MultitaskModel.load(run.folder, "cpu", "fp32", keep_layers=True)
+    return raw_outputs(model, task, load_split(model, data, split, [task], labelled=True)[task])
 
 
 # What is learned.
@@ -95,17 +93,19 @@ def test_unlabelled_rows_go_to_the_tasks_that_read_such_rows(distilling, joint, 
 
 
 def test_mined_pairs_are_nearest_neighbours_without_gold_pairs(tuned, data):
-    model = MultitaskModel.load(tuned.folder, "cpu", keep_layers=True)
+    model = MultitaskModel.load(tuned.folder, "cpu", "fp32", keep_layers=True)
     examples = load_split(model, data, "dev", ["similarity"])["similarity"].examples
     texts = list(dict.fromkeys(chain(*examples.sentences)))
     with torch.no_grad():
-        embedded = torch.cat([model.embed(model.tokenizer.pack([text], model.max_length)) for text in texts])
+        embedded = torch.cat(
+            [model.encoder.embed(model.encoder.tokenizer.encode([text], model.encoder.max_length)) for text in texts]
+        )
     cosines = torch.nn.functional.cosine_similarity(embedded[:, None], embedded[None], dim=2)
     expected, gold = set(), {frozenset(pair) for pair in zip(*examples.sentences, strict=True)}
     for row, values in enumerate(cosines):
         nearest = [place for place in values.argsort(descending=True).tolist() if place != row][:2]
         expected |= {frozenset((texts[row], texts[place])) for place in nearest} - gold
-    found = [frozenset(pair) for pair in zip(*mined_pairs(model, examples, 2, CPU), strict=True)]
+    found = [frozenset(pair) for pair in zip(*mined_pairs(model.encoder, examples, 2), strict=True)]
     assert len(found) == len(set(found)) > 30
     assert set(found) == expected
 
@@ -170,14 +170,14 @@ def test_the_loss_is_that_of_a_slow_loop(kind, distilling, tuned):
     found = distilling(replace(CONFIG, tasks=("sentiment",), teaching=soft), tuned)
     rows = np.array([3, 70, 11, 64])  # two of the 64 rows with gold labels, two without
     losses = found.losses((Batch("sentiment", rows),))
-    teacher = MultitaskModel.load(tuned.folder, "cpu", keep_layers=True)
+    teacher = MultitaskModel.load(tuned.folder, "cpu", "fp32", keep_layers=True)
     texts, labels = found.training["sentiment"].examples.sentences[0], found.training["sentiment"].examples.gold
     gold, softened, apart = 0.0, 0.0, 0.0
     for row in rows:
         with torch.no_grad():
-            mine = found.model.embed(found.model.tokenizer.pack([texts[row]]))
+            mine = found.model.encoder.embed(found.model.encoder.tokenizer.encode([texts[row]]))
             own = found.model.head("sentiment", mine)[0].double().numpy()
-            theirs = teacher.embed(teacher.tokenizer.pack([texts[row]], 40))
+            theirs = teacher.encoder.embed(teacher.encoder.tokenizer.encode([texts[row]], 40))
             logits = teacher.head("sentiment", theirs)[0].double().numpy()
         softened += -4 * float(softmax(logits / 2) @ log_softmax(own / 2))
         gold += 0.0 if np.isnan(labels[row]) else -log_softmax(own)[int(labels[row])]

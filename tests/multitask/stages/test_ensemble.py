@@ -19,8 +19,7 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.base.device import start
+from minbert.tokenizer import Tokenizer
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
@@ -28,6 +27,7 @@ from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
 from multitask.stages.settings import EnsembleConfig, FinetuneConfig
@@ -35,7 +35,6 @@ from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
-CPU = start("cpu", "fp32")
 STEMS = {task: COURSE_TASKS[task].prediction_file for task in TRAINED}
 FILES = sorted(f"{STEMS[task]}-{split}-output.csv" for task in TRAINED for split in ("dev", "test"))
 FEATURES = HeadsConfig("separate", "features")
@@ -69,8 +68,7 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
             return shutil.copytree(known, folder)
         torch.manual_seed(seed)
         own = {name: COURSE_TASKS[name] for name in tasks}
-        bert, tokenizer = BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder))
-        model = MultitaskModel(bert, tokenizer, own, pooling, heads, length)
+        model = MultitaskModel(SentenceEncoder.read(encoder, pooling, length), own, heads)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -78,7 +76,7 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
                 if task != "similarity":
                     head = model.heads[task]
                     bias = head.bias if isinstance(head, BilinearHead) else head.mlp.second.bias
-                    bias.sub_(torch.tensor(np.median(raw_outputs(model, task, rows, CPU), axis=0)).view_as(bias))
+                    bias.sub_(torch.tensor(np.median(raw_outputs(model, task, rows), axis=0)).view_as(bias))
         model.save(folder)
         made[key] = folder
         return folder
@@ -123,9 +121,9 @@ def build(models, data, runs, method, **settings) -> Run:
 
 def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
     """What a member says of every row, from its raw outputs by scipy."""
-    model = MultitaskModel.load(folder, keep_layers=True)
+    model = MultitaskModel.load(folder, "cpu", "fp32", keep_layers=True)
     rows = load_split(model, data, split, [task])[task]
-    raw = raw_outputs(model, task, rows, CPU).astype(np.float64)
+    raw = raw_outputs(model, task, rows).astype(np.float64)
     return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
         task, lambda: np.clip(raw, 0, 1)
     )()
@@ -290,7 +288,7 @@ def test_a_soup_may_keep_a_share_of_its_start(method, run_stage, tuned, tiny_enc
     for name, tensor in mixed.items():
         expected = after[name]
         if name.startswith("encoder."):
-            start = before[name.removeprefix("encoder.")].double()
+            start = before[name.removeprefix("encoder.model.")].double()
             expected = (0.3 * start + 0.7 * expected.double()).float()
         torch.testing.assert_close(tensor, expected, rtol=0, atol=0)
     assert any(not torch.equal(after[name], tensor) for name, tensor in mixed.items())
@@ -445,8 +443,8 @@ def write_labelled_run(tiny_encoder: Path, labelled_runs: Path, seed: int, **tun
     with Run.building(labelled_runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "member", {}) as member:
         declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
         torch.manual_seed(seed)
-        encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-        model = MultitaskModel(encoder, tokenizer, {"tags": task_of("tags", declared)}, "mean", HeadsConfig())
+        encoder = SentenceEncoder.read(tiny_encoder, "mean")
+        model = MultitaskModel(encoder, {"tags": task_of("tags", declared)}, HeadsConfig())
         model.save(member.folder / "checkpoints" / "step-1")
         write_json(member.folder / "best.json", {"overall": "step-1"})
         member.finish()

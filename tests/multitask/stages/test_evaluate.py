@@ -46,7 +46,7 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(run, scored, small_data
 
     def direction(text: str) -> np.ndarray:
         with torch.no_grad():
-            vector = model.embed(model.tokenizer.pack([text]))[0].double().numpy()
+            vector = model.encoder.embed(model.encoder.tokenizer.encode([text]))[0].double().numpy()
         return vector / np.linalg.norm(vector)
 
     first, second = ([direction(text) for text in column] for column in pairs.sentences)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from minbert.files import read_json
-from multitask.base.device import Runtime
+from multitask.base.device import PROCESSOR
 from multitask.base.runs import Weights
 from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import Finetuning, finetune
@@ -186,12 +186,12 @@ def test_what_is_off_changes_nothing(run_stage):
 def first_state(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
     """The first state of a training without dropout. All have the same encoder."""
     still = replace(THREE_TASKS, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-    begin = StartModel.load(Weights(str(tiny_encoder)), still.pooling, still.seed)
-    found = Finetuning.load(begin, small_data, still, Runtime(torch.device("cpu"), "fp32"))
+    begin = StartModel.load(Weights(str(tiny_encoder)), still, PROCESSOR)
+    found = Finetuning.load(begin, small_data, still)
 
     def build(config: FinetuneConfig) -> Finetuning:
         training = {task: found.training[task] for task in config.tasks}
-        first_state = Finetuning(found.model, training, found.dev, config, found.runtime)
+        first_state = Finetuning(found.model, training, found.dev, config)
         first_state.module.train().zero_grad()
         return first_state
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.model import BertModel
-from multitask.base.device import start
+from multitask.base.device import PROCESSOR
 from multitask.base.keys import processor
 from multitask.base.runs import Run, Weights, locate_model
 from multitask.models.estimates import load_split, raw_outputs
@@ -117,11 +117,13 @@ def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data
     line = artefact.history()[0]
     assert set(line["training"]) == {"sentiment", "gradient"}
     assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
-    model = MultitaskModel.load(artefact.model_folder(), keep_layers=True)
+    model = MultitaskModel.load(artefact.model_folder(), "cpu", "fp32", keep_layers=True)
     data = load_split(model, small_data, "dev", ["similarity"])["similarity"]
-    embeddings = [model.embed(model.tokenizer.pack(list(column))) for column in data.examples.sentences]
+    embeddings = [
+        model.encoder.embed(model.encoder.tokenizer.encode(list(column))) for column in data.examples.sentences
+    ]
     expected = torch.cosine_similarity(*embeddings).detach().numpy()
-    np.testing.assert_allclose(raw_outputs(model, "similarity", data, start("cpu", "fp32")), expected, atol=1e-6)
+    np.testing.assert_allclose(raw_outputs(model, "similarity", data), expected, atol=1e-6)
 
 
 def test_one_row_of_each_class_is_enough(run, small_data, tmp_path, caplog):
@@ -150,7 +152,9 @@ def test_a_run_starts_from_another(run):
     second = run(replace(CONFIG, epochs=1), start=first.folder)
     inputs = json.loads((second.folder / "inputs.json").read_text())
     assert inputs["parents"] == [first.digest]
-    assert MultitaskModel.load(second.model_folder()).pooling == "mean"  # what the start weights were tuned with
+    assert (
+        MultitaskModel.load(second.model_folder()).encoder.pooling == "mean"
+    )  # what the start weights were tuned with
 
 
 def test_a_training_goes_on_where_its_start_ended_or_with_new_heads_as_from_the_encoder_alone(problem, tuned, tmp_path):
@@ -201,9 +205,9 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     declared = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\nweight = "w"\ntrain = "x.jsonl"\n'
     (tmp_path / "tasks.toml").write_text(declared)
-    begin = stage.StartModel.load(Weights(str(tiny_encoder)), "mean", 0)
-    config = replace(CONFIG, train_limit=20, batch_size=8)
-    problem = Finetuning.load(begin, tmp_path / "tasks.toml", config, start("cpu", "fp32"))
+    config = replace(CONFIG, pooling="mean", train_limit=20, batch_size=8)
+    begin = stage.StartModel.load(Weights(str(tiny_encoder)), config, PROCESSOR)
+    problem = Finetuning.load(begin, tmp_path / "tasks.toml", config)
     [*_, [batch]] = problem.plan(0)
     found = problem.losses((Batch("topic", batch.rows),))
     texts = problem.training["topic"].examples.sentences[0]
@@ -211,7 +215,7 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
     losses = F.cross_entropy(found.outputs["topic"], torch.from_numpy(numbers % 3), reduction="none").detach().numpy()
     assert found.terms["topic"].item() == pytest.approx(np.average(losses, weights=numbers % 5), rel=1e-5)
     ordered = replace(config, ordinal=("topic",))
-    trained = Finetuning.load(begin, tmp_path / "tasks.toml", ordered, start("cpu", "fp32")).model.tasks["topic"]
+    trained = Finetuning.load(begin, tmp_path / "tasks.toml", ordered).model.tasks["topic"]
     assert trained.declaration() == {**problem.model.tasks["topic"].declaration(), "ordinal": True}
 
 

@@ -160,7 +160,8 @@ def test_one_step_has_the_gradient_of_the_sum(objective, fusing):
 
     def embeddings(task: str, rows: np.ndarray) -> Tensor:
         data = found.training[task]
-        return torch.stack([embedded(found.model.encoder, column[row]) for column in data.columns for row in rows])
+        encoder = found.encoder.model
+        return torch.stack([embedded(encoder, column[row]) for column in data.columns for row in rows])
 
     supervised, contrastive = {}, {}
     for batch in update[:2]:

@@ -64,11 +64,11 @@ def test_contrastive_losses_are_the_mean_of_those_of_truncated_embeddings(
     name = "infonce" if source == "quora" else objective
     config = replace(PRETRAIN, sources=(source,), projection=projection, objective=ObjectiveConfig(name), chunk=chunk)
     training = problem(pretrain, config)
-    training.begin.encoder.set_dropout(0.0)
+    training.encoder.model.set_dropout(0.0)
     (update, *_) = training.plan(0)
     rows, found = update[0].rows, training.contrastive[source]
     value = training.backward(update).terms[source]
-    vectors = [[embedded(training.begin.encoder, column[row]) for row in rows] for column in found.columns]
+    vectors = [[embedded(training.encoder.model, column[row]) for row in rows] for column in found.columns]
     labels = None if found.labels is None else torch.from_numpy(found.labels[rows])
     losses = []
     for size in SIZES:
@@ -90,7 +90,7 @@ def test_cosine_tasks_have_the_mean_loss_of_truncated_embeddings(heads, problem)
     losses = training.losses(update)
     losses.terms["similarity"].backward()
     gold = torch.from_numpy(source.labels[rows]) / 5
-    vectors = [[embedded(training.encoder, column[row]) for row in rows] for column in source.data.columns]
+    vectors = [[embedded(training.encoder.model, column[row]) for row in rows] for column in source.data.columns]
 
     def transformed(vector: Tensor) -> Tensor:
         padded = torch.cat([vector, torch.zeros(32 - len(vector))])

@@ -86,7 +86,7 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(begun, data
             rows = list(csv.DictReader(lines, delimiter="\t"))
         sentences = [row[column] for column in columns for row in rows]
         expected += [sentences[place] for place in drawn_rows(len(sentences), 5)]
-    encoded = problem.begin.tokenizer.encode(sorted(set(expected)))
+    encoded = problem.begin.encoder.tokenizer.encode(sorted(set(expected)))
     found = problem.training.tokens[0]
     assert len(found) == len(encoded)
     assert sorted(found[row].tolist() for row in range(len(found))) == sorted(ids.tolist() for ids in encoded)
@@ -120,7 +120,7 @@ def test_texts_are_read_in_their_words_and_recorded_without(begun, tmp_path):
     contents = [f"a {what} {i}" for what in ("film", "band") for i in range(20)]
     read = [f"{word}: {text}" for word, text in zip(["ask"] * 20 + ["told"] * 20, contents, strict=True)]
     tokens = problem.training.tokens[0]
-    expected = {tuple(ids) for ids in problem.begin.tokenizer.encode(read)}
+    expected = {tuple(ids) for ids in problem.begin.encoder.tokenizer.encode(read)}
     assert {tuple(tokens[row]) for row in range(len(tokens))} == expected
     assert sorted(problem.sentences["mlm"][0]) == sorted(hash_sentences(contents))
 
@@ -157,7 +157,7 @@ def test_dev_batches_count_by_their_words_to_predict(begun, monkeypatch):
     words, losses = [], []
     for rows in stage.batches_by_tokens(source.lengths, 30):
         update = (stage.Batch("mlm", rows),)
-        found = losses_of(problem.encoder, problem.pooling, {"mlm": source}, update, problem.runtime)
+        found = losses_of(problem.encoder, {"mlm": source}, update)
         words.append(found.watched["mlm words"].item())
         losses.append(found.terms["mlm"].item() * words[-1])
     assert len(set(words)) > 1
@@ -191,7 +191,7 @@ def test_without_anything_to_score_the_last_state_is_kept(changes, steps, run):
 def test_a_second_run_goes_on_with_the_head_of_the_first(run, problem):
     first = run()
     second = problem(mlm, CONFIG, start=first.folder)
-    stored = MaskedLanguageHead.of_checkpoint(first.model_folder(), second.begin.encoder.config).state_dict()
+    stored = MaskedLanguageHead.of_checkpoint(first.model_folder(), second.begin.encoder.model.config).state_dict()
     assert stored["bias"].any()
     assert all(torch.equal(tensor, stored[name]) for name, tensor in second.head.state_dict().items())
 

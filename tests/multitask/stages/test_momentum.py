@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from minbert.model import BertModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.stages.settings import PretrainConfig
@@ -25,18 +25,18 @@ CONFIG = PretrainConfig(batch_size=8, select="last", pooling="mean", momentum=0.
 def training(problem):
     def call(config: PretrainConfig) -> Pretraining:
         found = problem(pretrain, config)
-        found.begin.encoder.set_dropout(0.0)
-        found.module["momentum"].encoder.set_dropout(0.0)
+        found.encoder.model.set_dropout(0.0)
+        found.module["momentum"].encoder.model.set_dropout(0.0)
         return found
 
     return call
 
 
 def test_the_copy_is_an_exponential_moving_average_of_the_trained_weights(tiny_encoder):
-    encoder = BertModel.from_pretrained(str(tiny_encoder)).double()
-    projection = build_projection("mlp", encoder.config.hidden_size).double()
-    copy, decay = Momentum(encoder, projection, "mean", 0.9, predicts=False), 0.9
-    watched = [projection[2].weight, encoder.embeddings.word.weight]
+    encoder = SentenceEncoder.read(tiny_encoder, "mean").double()
+    projection = build_projection("mlp", encoder.width).double()
+    copy, decay = Momentum(encoder, projection, 0.9, predicts=False), 0.9
+    watched = [projection[2].weight, encoder.model.embeddings.word.weight]
     history = [[parameter.detach().clone() for parameter in watched]]
     copy.follow()  # before the first step nothing has moved
     assert all(torch.equal(a, b) for a, b in zip(copy.encoder.parameters(), encoder.parameters(), strict=True))
@@ -45,7 +45,7 @@ def test_the_copy_is_an_exponential_moving_average_of_the_trained_weights(tiny_e
             parameter.data += torch.randn_like(parameter)
         history.append([parameter.detach().clone() for parameter in watched])
         copy.follow()
-    for place, mine in enumerate((copy.projection[2].weight, copy.encoder.embeddings.word.weight)):
+    for place, mine in enumerate((copy.projection[2].weight, copy.encoder.model.embeddings.word.weight)):
         expected = decay**6 * history[0][place]
         for t in range(1, 7):
             expected = expected + (1 - decay) * decay ** (6 - t) * history[t][place]

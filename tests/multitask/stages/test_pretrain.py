@@ -16,12 +16,10 @@ from torch import nn
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
-from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.base.choices import checked
-from multitask.base.device import start
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, LabelledData
+from multitask.data.examples import Examples
 from multitask.evaluation.gradient_probe import probe
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
@@ -38,7 +36,6 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
-RUNTIME = start("cpu", "fp32")
 
 
 @pytest.fixture
@@ -46,8 +43,8 @@ def load(data, tiny_encoder):
     """Load a source by name."""
 
     def call(name: str, config: PretrainConfig = CONFIG, data: Path = data) -> ContrastiveSource:
-        limits = config.train_limit, config.max_length, config.partners
-        return load_contrastive(name, data, config, load_tokenizer(str(tiny_encoder)), nn.Identity(), *limits)
+        encoder = SentenceEncoder.read(tiny_encoder, max_length=config.max_length)
+        return load_contrastive(name, data, config, encoder, nn.Identity(), config.train_limit, config.partners)
 
     return call
 
@@ -59,7 +56,7 @@ def pretraining(problem):
     def call(config: PretrainConfig, dropout: float | None = None) -> Pretraining:
         found = problem(pretrain, replace(config, pooling="mean"))
         if dropout is not None:
-            found.begin.encoder.set_dropout(dropout)
+            found.encoder.model.set_dropout(dropout)
         return found
 
     return call
@@ -280,7 +277,7 @@ def test_loss_is_the_objective_on_each_sentence_encoded_alone(name, pretraining)
 
     def alone(column: int, row: int) -> torch.Tensor:
         ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
-        return projection(problem.begin.encoder(ids).last_hidden_state.mean(dim=1))[0]
+        return projection(problem.encoder.model(ids).last_hidden_state.mean(dim=1))[0]
 
     views = [torch.stack([alone(column, row) for row in rows]) for column in range(len(source.columns))]
     labels = None if source.labels is None else torch.from_numpy(source.labels[rows])
@@ -342,7 +339,7 @@ def test_what_is_probed_is_the_gradient_of_the_step(pretraining):
     source, projection = problem.contrastive["nli"], problem.module["projection"]
     views = [
         torch.stack([
-            projection(problem.begin.encoder(torch.from_numpy(column[row].astype(np.int64))[None])
+            projection(problem.encoder.model(torch.from_numpy(column[row].astype(np.int64))[None])
                        .last_hidden_state.mean(1))[0].detach() for row in update[0].rows
         ]) for column in source.columns
     ]  # fmt: skip
@@ -391,13 +388,14 @@ def test_the_head_of_simcse():
 def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, data):
     config = replace(CONFIG, probe_every=1, probe_held_out=8)
     rows = load_rows(load_tasks(data)["similarity"], "dev")
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    whole = SentenceEncoder.read(tiny_encoder, "mean")
+    encoder = whole.model
     encoder.set_dropout(0.0)
-    dev = LabelledData.tokenised(rows, tokenizer, None, joint=False)
-    found = HeldOut(dev, config.objective.build(), 8)
+    encoder.train()
+    found = HeldOut(whole.tokenised(rows), config.objective.build(), 8)
     assert len({tokens.tobytes() for tokens in found.tokens}) == 8
     state = torch.get_rng_state()
-    seen = found.probe(encoder.train(), "mean", 0, RUNTIME)
+    seen = found.probe(whole, 0)
     assert torch.equal(torch.get_rng_state(), state)
     states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in found.tokens]
     vectors = nn.functional.normalize(torch.stack([state.mean(0) for state in states]), dim=1).detach().double()
@@ -405,14 +403,14 @@ def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, da
     assert seen["distance gap"] == pytest.approx(angles[~np.eye(8, dtype=bool)].mean(), rel=1e-3)
     assert seen["alignment"] == pytest.approx(0, abs=1e-6)  # without dropout both views are equal
     encoder.set_dropout(0.5)
-    first, second = (found.probe(encoder, "mean", 0, RUNTIME) for _ in range(2))
+    first, second = (found.probe(whole, 0) for _ in range(2))
     assert first == second  # the same dropout each time
     assert first["alignment"] > 0.01
 
 
 def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(tiny_encoder, data):
     rows = load_rows(load_tasks(data)["similarity"], "dev")
-    dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None, joint=False)
+    dev = SentenceEncoder.read(tiny_encoder).tokenised(rows)
     for objective, count, said in (("infonce", 10_000, "different sentences"), ("cosine", 8, "learns from labels")):
         with pytest.raises(InputError, match=said):
             HeldOut(dev, build_objective(objective), count)
@@ -454,7 +452,7 @@ def test_auxiliary_loss_adds_its_weighted_gradient(pretraining):
     alone = gradients(problem)
     torch.manual_seed(3)  # the same masks: without dropout nothing else draws
     inputs = problem.sources[f"{name} mlm"].inputs(update[1].rows)
-    encoder, head = problem.begin.encoder, problem.module["mlm"]
+    encoder, head = problem.encoder.model, problem.module["mlm"]
     states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in inputs.ids]
     places, words = inputs.targets
     scores = head(torch.cat(states)[places], encoder.embeddings.word.weight)
@@ -495,11 +493,11 @@ def test_the_auxiliary_loss_begins_with_the_head_of_an_mlm_run_and_keeps_none(ru
     begin = run_stage(mlm, MlmConfig(optimizer=CONFIG.optimizer))
     config = replace(CONFIG, mlm_weight=0.1)
     found = problem(pretrain, config, start=begin.folder)
-    stored = MaskedLanguageHead.of_checkpoint(begin.model_folder(), found.begin.encoder.config).state_dict()
+    stored = MaskedLanguageHead.of_checkpoint(begin.model_folder(), found.encoder.model.config).state_dict()
     assert stored["bias"].any()
     assert all(torch.equal(tensor, stored[name]) for name, tensor in found.module["mlm"].state_dict().items())
     folder = run(config, start=begin.folder).model_folder()
-    assert not MaskedLanguageHead.of_checkpoint(folder, found.begin.encoder.config).bias.any()
+    assert not MaskedLanguageHead.of_checkpoint(folder, found.encoder.model.config).bias.any()
 
 
 @pytest.mark.parametrize(
@@ -518,12 +516,10 @@ def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(
     texts = ["A film.", "A movie.", "A dog.", "Two cats run."]
     columns = tuple([texts[pair[side]] for pair in pairs] for side in (0, 1))
     examples = Examples(columns, np.float32(scores), (), None, "dev.csv")
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    dev = LabelledData.tokenised(examples, tokenizer, None, joint=False)
+    tiny = SentenceEncoder.read(tiny_encoder, "mean")
     with torch.no_grad():
-        found = metrics_of_embeddings(encoder, "mean", dev, RUNTIME, has_positives)
+        found = metrics_of_embeddings(tiny, tiny.tokenised(examples), has_positives)
     assert found.keys() == {"pearson", "spearman", *measured}
-    tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
     unit = dict(zip(texts, tiny.encode(texts, normalize=True), strict=True))
     if "alignment" in measured:
         near = [
@@ -544,7 +540,7 @@ def test_heads_are_kept_as_they_are_beside_the_new_encoder(run, tuned):
     for name in ("multitask.json", "heads.safetensors"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
     old, new = MultitaskModel.load(before, keep_layers=True), MultitaskModel.load(after, keep_layers=True)
-    assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
+    assert not torch.equal(old.encoder.model.layers[0].output.weight, new.encoder.model.layers[0].output.weight)
 
 
 def test_heads_that_read_another_pooling_are_left_out(run, tuned):
@@ -627,7 +623,7 @@ def test_a_collapsed_encoder_is_told_from_one_with_near_embeddings(stage, proble
     stages["finetune"] = (finetune, FinetuneConfig(("sentiment", "similarity"), max_length=20))
     found = problem(*stages[stage])
     found.module.eval()
-    norm = found.encoder.layers[-1].output_norm
+    norm = found.encoder.model.layers[-1].output_norm
     with torch.no_grad():
         assert found.fault() == ""
         norm.bias += 1

@@ -14,8 +14,8 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.base.device import start
 from multitask.data.examples import LabelledData, Tokens
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.prune import SOURCE, AlignUniformSource, magnitude, sensitivity
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
@@ -23,35 +23,33 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Batch, losses_of
 from tests.conftest import SPECIALS
 
-RUNTIME = start("cpu", "fp32")
-
 
 @pytest.fixture(scope="module")
-def encoder(tiny_encoder: Path) -> BertModel:
-    return BertModel.from_pretrained(str(tiny_encoder))
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.read(tiny_encoder, "mean")
 
 
 @pytest.fixture(scope="module")
 def pairs(small_data: Path, tiny_encoder: Path) -> LabelledData:
     examples = load_rows(load_tasks(small_data)["similarity"], "train")
-    return LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, joint=False)
+    return SentenceEncoder.read(tiny_encoder).tokenised(examples)
 
 
-def loss(encoder: BertModel, source: AlignUniformSource, rows: Sequence[int]) -> torch.Tensor:
+def loss(encoder: SentenceEncoder, source: AlignUniformSource, rows: Sequence[int]) -> torch.Tensor:
     update = (Batch(SOURCE, np.array(rows)),)
-    return losses_of(encoder, "mean", {SOURCE: source}, update, RUNTIME).terms[SOURCE]
+    return losses_of(encoder, {SOURCE: source}, update).terms[SOURCE]
 
 
 # The loss.
 
 
-def plain_loss(encoder: BertModel, data: LabelledData, rows: Sequence[int], weight: float) -> float:
+def plain_loss(encoder: SentenceEncoder, data: LabelledData, rows: Sequence[int], weight: float) -> float:
     """By loops over sentences, one at a time through the padded path."""
     directions = {}
     for column, texts in zip(data.columns, data.examples.sentences, strict=True):
         for row in rows:
             with torch.no_grad():
-                states = encoder(torch.tensor(column[row]).long()[None]).last_hidden_state[0]
+                states = encoder.model(torch.tensor(column[row]).long()[None]).last_hidden_state[0]
             mean = states.mean(0).double().numpy()
             directions[texts[row]] = mean / np.linalg.norm(mean)
     first, second = data.examples.sentences
@@ -76,17 +74,18 @@ def test_the_loss_is_alignment_of_positives_and_uniformity_of_different_sentence
 
 
 def gradient(encoder, pairs, rows, signed: bool = True, weight: float = 0.5) -> Units:
-    factors = Units.full(encoder.config, 1.0)
-    return sensitivity(encoder, "mean", AlignUniformSource(pairs, weight), rows, factors, signed, RUNTIME)
+    factors = Units.full(encoder.model.config, 1.0)
+    return sensitivity(encoder, AlignUniformSource(pairs, weight), rows, factors, signed)
 
 
-def units_of(encoder: BertModel) -> list[tuple[int, int]]:
+def units_of(encoder: SentenceEncoder) -> list[tuple[int, int]]:
     """Tensor and place of every head and neuron."""
-    return [(i, j) for i, tensor in enumerate(Units.full(encoder.config, 1.0).tensors) for j in range(len(tensor))]
+    tensors = Units.full(encoder.model.config, 1.0).tensors
+    return [(i, j) for i, tensor in enumerate(tensors) for j in range(len(tensor))]
 
 
-def with_factor(encoder: BertModel, place: tuple[int, int], factor: float) -> Units:
-    factors = Units.full(encoder.config, 1.0)
+def with_factor(encoder: SentenceEncoder, place: tuple[int, int], factor: float) -> Units:
+    factors = Units.full(encoder.model.config, 1.0)
     factors.tensors[place[0]][place[1]] = factor
     return factors
 
@@ -101,7 +100,7 @@ def test_the_signed_score_is_what_a_small_step_of_the_mask_changes(encoder, pair
         with torch.no_grad():
             losses = []
             for factor in (1 - step, 1 + step):
-                with masked(encoder, with_factor(encoder, place, factor)):
+                with masked(encoder.model, with_factor(encoder, place, factor)):
                     losses.append(loss(encoder, source, rows).item())
         assert scores[place[0]][place[1]].item() == pytest.approx(
             (losses[0] - losses[1]) / (2 * step), abs=0.01 * largest
@@ -123,29 +122,29 @@ def test_masked_units_change_the_scores_of_the_others(encoder, pairs):
     rows = [np.arange(16)]
     source = AlignUniformSource(pairs, 0.5)
     factors = with_factor(encoder, (0, 1), 0.0)
-    scores = sensitivity(encoder, "mean", source, rows, factors, True, RUNTIME)
+    scores = sensitivity(encoder, source, rows, factors, True)
     kept = factors.map(torch.Tensor.bool)
-    smaller = gradient(without_units(encoder, kept), pairs, rows)
+    smaller = gradient(SentenceEncoder(without_units(encoder.model, kept), encoder.tokenizer, "mean"), pairs, rows)
     assert torch.allclose(scores.heads[0][[0, 2, 3]], smaller.heads[0], atol=1e-5)
     assert torch.allclose(scores.neurons[1], smaller.neurons[1], atol=1e-5)
     assert not torch.allclose(scores.heads[1], gradient(encoder, pairs, rows).heads[1], atol=1e-4)
 
 
 def test_magnitude_is_the_norm_of_what_removal_takes_away(tiny_encoder):
-    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    encoder = SentenceEncoder.read(tiny_encoder)
 
     def squares(model: BertModel) -> float:
         return sum(parameter.double().square().sum().item() for parameter in model.parameters())
 
     torch.manual_seed(0)
     with torch.no_grad():
-        for layer in encoder.layers:
+        for layer in encoder.model.layers:
             layer.intermediate.bias.normal_(0, 0.1)
             layer.attention.query_key_value.bias.normal_(0, 0.1)
-    scores = magnitude(encoder).tensors
+    scores = magnitude(encoder.model).tensors
     for i, j in units_of(encoder)[::5]:
-        smaller = without_units(encoder, with_factor(encoder, (i, j), 0.0).map(torch.Tensor.bool))
-        assert scores[i][j].item() == pytest.approx((squares(encoder) - squares(smaller)) ** 0.5, rel=1e-4)
+        smaller = without_units(encoder.model, with_factor(encoder, (i, j), 0.0).map(torch.Tensor.bool))
+        assert scores[i][j].item() == pytest.approx((squares(encoder.model) - squares(smaller)) ** 0.5, rel=1e-4)
 
 
 # Masking follows its shares and touches nothing else; the loss is transformers'.
@@ -235,14 +234,15 @@ def test_masks_come_from_the_global_generator_or_from_an_own_one(tiny_encoder):
 @pytest.mark.parametrize("share", [0.2, 1.0])
 def test_loss_and_gradient_are_those_of_transformers_with_labels_at_masked_places(share, tiny_encoder, tmp_path):
     masking = source(tiny_encoder, share)
-    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    whole = SentenceEncoder.read(tiny_encoder)
+    encoder = whole.model
     masking.word_embeddings = encoder.embeddings.word
     encoder.save(tmp_path, masking.head.tensors(encoder.config))
     reference = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     rows = np.array([3, 0, 2, 1])
     again = source(tiny_encoder, share).inputs(rows)  # an equal generator: the same masks
     update = (Batch("mlm", rows),)
-    losses = losses_of(encoder, "cls", {"mlm": masking}, update, start("cpu", "fp32"))
+    losses = losses_of(whole, {"mlm": masking}, update)
     places, words = again.targets
     width = max(map(len, again.ids))
     padded, labels, attended = (torch.full((len(rows), width), value) for value in (0, -100, 0))
@@ -269,9 +269,8 @@ def test_loss_and_gradient_are_those_of_transformers_with_labels_at_masked_place
 
 def test_nothing_to_predict_is_a_loss_of_zero_with_a_gradient_of_zero(tiny_encoder):
     masking = source(tiny_encoder, share=1e-6)
-    encoder = BertModel.from_pretrained(str(tiny_encoder))
-    update = (Batch("mlm", np.arange(2)),)
-    losses = losses_of(encoder, "cls", {"mlm": masking}, update, start("cpu", "fp32"))
+    encoder = SentenceEncoder.read(tiny_encoder)
+    losses = losses_of(encoder, {"mlm": masking}, (Batch("mlm", np.arange(2)),))
     assert losses.terms["mlm"] == losses.watched["mlm words"] == losses.watched["mlm accuracy"] == 0
     losses.terms["mlm"].backward()
     gradients = [p.grad for p in (*encoder.parameters(), *masking.head.parameters()) if p.grad is not None]

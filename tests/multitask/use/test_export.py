@@ -26,7 +26,7 @@ from multitask import SentenceEncoder
 from multitask.base.options import RunOptions
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
-from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+from multitask.evaluation.suites import evaluate_suites
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import load_encoder
 from multitask.models.settings import HeadsConfig
@@ -182,7 +182,7 @@ def test_a_file_that_computes_something_else_is_not_left_behind(in_onnx, tmp_pat
     """The file is that of another scaling or pooling than is asked for."""
     folder, encoder, _ = in_onnx
     monkeypatch.setattr(export, "write_onnx", lambda *given: shutil.copy(folder / "model.onnx", given[-1]))
-    other = SentenceEncoder(encoder.model, encoder.tokenizer, "mean", encoder.runtime, encoder.max_length)
+    other = SentenceEncoder(encoder.model, encoder.tokenizer, "mean", encoder.max_length)
     with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by"):
         export_onnx(other, tmp_path / "out", False, NOTHING)
     assert not any(tmp_path.iterdir())
@@ -277,8 +277,8 @@ def test_an_export_keeps_what_its_run_was_trained_on_and_is_evaluated_alike(tiny
         first, second = load_rows(load_tasks(small_data)["similarity"], split).sentences
         rows += [f"news\tnews\t2015\t{i}\t{i / 4}\t{first[i]}\t{second[i]}" for i in range(16)]
     write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
-    known = [KnownEncoder.load(str(name), pooling="mean", **EXACT) for name in (run.folder, out)]
-    expected, found = (evaluate_suites(["sts"], one, tmp_path)["sts"].tasks["STSBenchmark"] for one in known)
+    both = [load_encoder(name, pooling="mean", **EXACT) for name in (run.folder, out)]
+    expected, found = (evaluate_suites(["sts"], one, "", tmp_path)["sts"].tasks["STSBenchmark"] for one in both)
     assert found == expected
     assert (found.rows, found.rows_seen) == (32, 16)
 
@@ -295,9 +295,8 @@ def model_of(
 ) -> MultitaskModel:
     """A model whose predictions differ between sentences."""
     torch.manual_seed(1)
-    loaded, tokenizer = BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder))
     by_name = {task.name: task for task in tasks}
-    model = MultitaskModel(loaded, tokenizer, by_name, pooling, heads, max_length)
+    model = MultitaskModel(SentenceEncoder.read(encoder, pooling, max_length), by_name, heads)
     with torch.no_grad():
         for parameter in model.heads.parameters():
             parameter.normal_(std=0.1)
@@ -389,7 +388,7 @@ def course(onnx, shallow, small_data, tmp_path_factory) -> tuple[Path, Multitask
     folder = tmp_path_factory.mktemp("course")
     model = model_of(shallow, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
     with torch.no_grad():  # so that the page's sentences differ in class
-        logits = model.head("sentiment", model.embed(model.tokenizer.pack(TEXTS)))
+        logits = model.head("sentiment", model.encoder.embed(model.encoder.tokenizer.encode(TEXTS)))
         model.heads["sentiment"].mlp.second.bias.sub_(logits.mean(dim=0))
     model.save(folder / "model")
     to = ["--to", "onnx", "--with-heads", "--data", str(small_data), "--int8"]

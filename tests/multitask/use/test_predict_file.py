@@ -18,13 +18,11 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
-from multitask.base.device import Runtime
 from multitask.cli.main import main
 from multitask.data import read_tables
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.use import predict as module
@@ -33,7 +31,6 @@ from tests.conftest import with_files
 from tests.multitask.declared import model_of_every_kind
 
 FP32 = ("--device", "cpu", "--precision", "fp32")
-CPU = Runtime(torch.device("cpu"), "fp32")
 ROWS = [
     {"number": str(i), "question": f"Who made the {word}?", "one": f" a {word}", "two": f"the {word}, twice", "note": n}
     for i, (word, n) in enumerate([("film", 'said "so"'), ("time", ""), ("board", "a, b"), ("tea", "é\tö"), ("", " x")])
@@ -80,7 +77,7 @@ def read(path):
 )
 def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output):
     write(tmp_path / source, ROWS)
-    assert predict_file(model, [], tmp_path / source, tmp_path / output, CPU, probabilities=True) == len(ROWS)
+    assert predict_file(model, [], tmp_path / source, tmp_path / output, probabilities=True) == len(ROWS)
     found = read(tmp_path / output)
     assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS
     singles = model.predict_all([row["question"] for row in ROWS])
@@ -99,13 +96,13 @@ def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output)
 
 def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path):
     (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
-    predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv")
     assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Who made it?", "Why?"]
     assert [row["topic"] for row in read(tmp_path / "o.csv")] == [
         p.label for p in model.predict("topic", ["Who made it?", "Why?"])
     ]
     (tmp_path / "i.txt").write_text("a film\ta movie\n")
-    predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv")
     assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
 
 
@@ -121,7 +118,7 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
     files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
     files += [("i.csv", ("{question}: {other}",), again), ("i.csv", ("question", "other"), twice)]
     for name, columns, expected in files:
-        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", CPU, columns)
+        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", columns)
         found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
         assert found == pytest.approx(expected, abs=1e-5)
     assert asked != pytest.approx(twice, abs=1e-3)
@@ -129,12 +126,12 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
 
 def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
     (tmp_path / "i.txt").write_text("Who made it?\n")
-    predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv")
     singles = {name for name, task in model.tasks.items() if not task.pair}
     assert {"topic"} <= singles <= read(tmp_path / "o.csv")[0].keys()
     assert "not predicted: same, which reads one, two" in caplog.text
     (tmp_path / "i.csv").write_text("one,two\na film,a movie\n")
-    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.csv")
     assert not singles & read(tmp_path / "o.csv")[0].keys()
 
 
@@ -154,7 +151,7 @@ def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(
     monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # so that the last row is not known when the file is opened
     write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], **row}])
     with pytest.raises(InputError, match=message):
-        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, columns)
+        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", columns)
     assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
 
 
@@ -162,18 +159,18 @@ def test_a_row_that_cannot_be_read_is_found_before_anything_is_computed(model, t
     (tmp_path / "i.csv").write_text("question,note\n" + "Who?,\n" * 9 + "Why?\n")
     monkeypatch.setattr(module, "predict_columns", None)
     with pytest.raises(InputError, match=r"i\.csv:11: "):
-        predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+        predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv")
 
 
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
 def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, output, monkeypatch):
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
-    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output)
     assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
     monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
     with pytest.raises(InputError, match="a row has the column extra"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
-    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output)
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl")
     assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
 
 
@@ -188,7 +185,7 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
 def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, message):
     write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in notes])
     with pytest.raises(InputError, match=message):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output)
     assert not (tmp_path / output).exists()
 
 
@@ -197,14 +194,14 @@ def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, t
     found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
     answers = iter([{"tags": found[:2]}, {"tags": found[2:4]}, {"tags": found[4:]}])
     monkeypatch.setattr(module, "predict_columns", lambda *_: next(answers))
-    predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet", CPU)
+    predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet")
     assert [row["tags"] for row in read(tmp_path / "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
 
 
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
 def test_a_file_without_rows_gives_a_table_without_rows(model, tmp_path, output):
     (tmp_path / "i.csv").write_text("question,note\n")
-    assert predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / output, CPU) == 0
+    assert predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / output) == 0
     assert read(tmp_path / output) == []
 
 
@@ -212,7 +209,7 @@ def test_parquet_is_written_to_standard_output_as_jsonl(model, tmp_path, capsys,
     monkeypatch.chdir(tmp_path)
     day = datetime.date(2024, 2, 29)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"question": "Who?", "day": day}]), tmp_path / "i.parquet")
-    predict_file(model, ["topic"], tmp_path / "i.parquet", Path("-"), CPU)
+    predict_file(model, ["topic"], tmp_path / "i.parquet", Path("-"))
     assert json.loads(capsys.readouterr().out)["day"] == "2024-02-29"
     assert [path.name for path in tmp_path.iterdir()] == ["i.parquet"]
 
@@ -220,15 +217,14 @@ def test_parquet_is_written_to_standard_output_as_jsonl(model, tmp_path, capsys,
 def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny_encoder, tmp_path):
     task = task_of("d", {"kind": "pair_regression", "text": ["sentence2", "sentence1"], "label": "far"})
     torch.manual_seed(0)
-    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    model = MultitaskModel(encoder, tokenizer, {"d": task}, "mean", HeadsConfig(pairs="joint")).eval()
+    model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), {"d": task}, HeadsConfig(pairs="joint")).eval()
     (tmp_path / "i.csv").write_text("sentence1,sentence2\na film,good time\n")
-    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv")
     one, other = (p.value for p in model.predict("d", [("a film", "good time"), ("good time", "a film")]))
     assert abs(one - other) > 1e-4
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(other, abs=1e-5)
     named = ("sentence1", "sentence2")
-    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU, named)
+    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", named)
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
 
 
@@ -262,7 +258,7 @@ def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
         yield lambda rows: sizes.append(len(rows))
 
     monkeypatch.setattr(module, "table_writer", writer)
-    predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv")
     assert sizes == [2] * 12 + [1]
 
 
@@ -271,12 +267,12 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
 ):
     caplog.set_level("INFO")
     write(tmp_path / "i.csv", ROWS[:4])
-    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    predict_file(model, [], tmp_path / "i.csv", Path("-"))
     assert caplog.messages == []  # it takes less than ten seconds
     expected = capsys.readouterr()
     ticks = count(step=20.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
-    predict_file(model, [], tmp_path / "i.csv", Path("-"), CPU)
+    predict_file(model, [], tmp_path / "i.csv", Path("-"))
     assert capsys.readouterr() == expected
     done = [
         float(re.fullmatch(r"(\d+) of 4 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages
@@ -291,14 +287,14 @@ def test_a_column_name_that_occurs_twice_is_refused(model, tmp_path):
     (tmp_path / "i.jsonl").write_text('{"question": "Why?"}\n{"question": "Who?", "a": 1, "a": 2}\n')
     for name in ("i.csv", "i.jsonl"):
         with pytest.raises(InputError, match=rf"{name}.*\ba\b.*(twice|2 times)"):
-            predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.jsonl", CPU)
+            predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.jsonl")
     assert not (tmp_path / "o.jsonl").exists()
 
 
 def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
     nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "flag": True, "nothing": None}
     write(tmp_path / "i.jsonl", [{"question": "Who?", **nested}])
-    predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv", CPU)
+    predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv")
     (row,) = read(tmp_path / "o.csv")
     assert {name: json.loads(row[name]) for name in ("list", "object", "flag")} == {
         name: nested[name] for name in ("list", "object", "flag")
@@ -306,7 +302,7 @@ def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(mo
     assert row["nothing"] == ""
     numbers = [{"question": "Who?", "price": float("nan"), "parts": [1.5, float("nan")]}]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(numbers), tmp_path / "i.parquet")
-    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.jsonl", CPU)
+    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.jsonl")
 
     def no_number(text):
         pytest.fail(f"{text} is no JSON")
@@ -317,7 +313,7 @@ def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(mo
 
 def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
     write(tmp_path / "i.csv", [{"question": text} for text in ("Who?", " ", "Why?", "a", "\u200b\u200d", "b")])
-    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv")
     (message,) = caplog.messages
     assert message == f"{tmp_path / 'i.csv'}: predicted 2 rows with an empty text (lines 3, 6)"
     caplog.clear()
@@ -331,7 +327,7 @@ def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
 
 def test_texts_that_the_tokenizer_cannot_read_are_counted_once(model, tmp_path, caplog):
     write(tmp_path / "i.csv", [{"question": text} for text in ("\u1781", "Who?", "\u1782 \u1783", "\u1784", "", "b")])
-    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv")
     assert [message for message in caplog.messages if "unknown" in message] == [
         f"{tmp_path / 'i.csv'}: most tokens of 3 of 6 texts are unknown ([UNK]), so the model can hardly tell these "
         "texts apart; take a model whose vocabulary has their script"
@@ -364,7 +360,7 @@ def declaration(name: str, kind: str, label: str, more: str = "") -> str:
 def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder: Path, tmp_path: Path) -> None:
     whole = model_of_every_kind(tiny_encoder)
     tasks = {name: whole.tasks[name] for name in ("topic", "stars")}
-    model = MultitaskModel(whole.encoder, whole.tokenizer, tasks, "mean", whole.heads_config)
+    model = MultitaskModel(whole.encoder, tasks, whole.heads_config)
     model.save(tmp_path / "model")
     (tmp_path / "x.csv").write_text("question,type,stars\nWho?,ABBR,3\nWhy?,DESC,5\n")
     topic = declaration("topic", "classification", "type")
@@ -388,9 +384,7 @@ def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_enco
     whole = model_of_every_kind(tiny_encoder)
     whole.save(tmp_path / "plain")
     declared = replace(load_tasks(tmp_path / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
-    MultitaskModel(whole.encoder, whole.tokenizer, {"topic": declared}, "mean", whole.heads_config).save(
-        tmp_path / "model"
-    )
+    MultitaskModel(whole.encoder, {"topic": declared}, whole.heads_config).save(tmp_path / "model")
     (tmp_path / "new.csv").write_text("question;type\nCaf\u00e9?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
     (tmp_path / "new.txt").write_text("Caf\u00e9; Tee?\n", encoding="utf-8")
 
@@ -413,7 +407,7 @@ def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_enco
 
 def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
     (tmp_path / "i.jsonl").write_text('{"question": "Who?"}\n{"question": null}\n{"note": "x"}\n')
-    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl")
     assert caplog.messages == [f"{tmp_path / 'i.jsonl'}: predicted 2 rows with an empty text (lines 2, 3)"]
     caplog.clear()
     expected = model.predict("topic", ["Who?", "", ""])

@@ -18,7 +18,7 @@ from multitask.base.runs import Run
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_sets import SETS
-from multitask.evaluation.suites import KnownEncoder, evaluate_suites
+from multitask.evaluation.suites import evaluate_suites
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid
 from multitask.experiments.record import PresetRecord
@@ -26,6 +26,7 @@ from multitask.experiments.results import scores_as_data
 from multitask.experiments.run import check_preset, run_preset
 from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import Preset, Row
+from multitask.models.sentence_encoder import load_encoder
 from multitask.stages.settings import SuitesConfig
 from studies.engine.presets import preset_of
 from studies.engine.recipes import GROUPS, RETRIEVAL, STS, TRANSFER, Recipes, suites_experiment
@@ -79,8 +80,8 @@ def test_scores_are_those_of_the_command(with_suites: Recipes, runs: Path, monke
     monkeypatch.setattr(transfer, "FOLDS", 4)
     run, *_ = PresetRecord.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
-    known = KnownEncoder.load(str(runs / str(run.model)), device="cpu", precision="fp32")
-    of_suites = [evaluate_suites([suite], known, with_suites.suites_data)[suite] for suite in SETS]
+    encoder = load_encoder(runs / str(run.model), device="cpu", precision="fp32")
+    of_suites = [evaluate_suites([suite], encoder, "", with_suites.suites_data)[suite] for suite in SETS]
     expected = {task: of.main(found.scores) for of in of_suites for task, found in of.tasks.items()}
     for name in (*GROUPS[STS], *GROUPS[RETRIEVAL]):
         assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1e-6)

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
@@ -17,13 +15,11 @@ from tests.conftest import COURSE_TASKS
 def build(encoder: Path, seed: int) -> MultitaskModel:
     torch.manual_seed(seed)
     tasks = {name: COURSE_TASKS[name] for name in ("sentiment", "paraphrase", "similarity")}
-    model = MultitaskModel(
-        BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder)), tasks, "mean", HeadsConfig("separate")
-    )
+    model = MultitaskModel(SentenceEncoder.read(encoder, "mean"), tasks, HeadsConfig("separate"))
     for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
         torch.nn.init.normal_(parameter, std=0.3)
     with torch.no_grad():
-        model.encoder.embeddings.word.weight.mul_(seed)  # the models' embeddings differ, too
+        model.encoder.model.embeddings.word.weight.mul_(seed)  # the models' embeddings differ, too
     return model.eval()
 
 
@@ -39,5 +35,4 @@ def dev_sets(models: dict[str, MultitaskModel], small_data: Path) -> dict[str, E
 
 @pytest.fixture(scope="session")
 def encoder(models: dict[str, MultitaskModel]) -> SentenceEncoder:
-    model = models["one"]
-    return SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)
+    return models["one"].encoder

@@ -16,7 +16,6 @@ from multitask.service.explain import (
 )
 from multitask.tasks.declarations import task_of
 from multitask.tasks.labels import Labelled
-from multitask.use.predict import shown_outputs
 from tests.multitask.service.conftest import TASKS, build
 
 TEXT = "Two dogs run, and the good band plays unheardof music."
@@ -87,21 +86,24 @@ def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):
     """500 points of the padded path, whose table of words a hook replaces."""
     _, found = attribute(model, [TEXT])
     own = copy.deepcopy(model)
-    batch = own.tokenizer([TEXT])
+    tokenizer = own.encoder.tokenizer
+    batch = tokenizer([TEXT])
     ids = batch.input_ids[0]
-    blank = torch.where(torch.isin(ids, torch.tensor(own.tokenizer.special_ids)), ids, own.tokenizer.pad_token_id)
-    blank[ids == own.tokenizer.backend.token_to_id("[UNK]")] = own.tokenizer.pad_token_id
-    row, baseline = (own.encoder.embeddings.word.weight[part].detach() for part in (ids, blank))
+    blank = torch.where(
+        torch.isin(ids, torch.tensor(own.encoder.tokenizer.special_ids)), ids, own.encoder.tokenizer.pad_token_id
+    )
+    blank[ids == tokenizer.backend.token_to_id("[UNK]")] = tokenizer.pad_token_id
+    row, baseline = (own.encoder.model.embeddings.word.weight[part].detach() for part in (ids, blank))
     steps = 500
     shares = ((torch.arange(steps) + 0.5) / steps)[:, None, None]
     path = (baseline + shares * (row - baseline)).requires_grad_()
-    own.encoder.embeddings.word.register_forward_hook(lambda *_: path)
-    hidden = own.encoder(batch.input_ids.expand(steps, -1)).last_hidden_state
+    own.encoder.model.embeddings.word.register_forward_hook(lambda *_: path)
+    hidden = own.encoder.model(batch.input_ids.expand(steps, -1)).last_hidden_state
     probabilities = own.heads["mood"](hidden.mean(dim=1)).softmax(dim=1)
     chosen = own.tasks["mood"].names.index(found["mood"].number)
     (gradient,) = torch.autograd.grad(probabilities[:, chosen].sum(), path)
     tokens = (gradient.mean(dim=0) * (row - baseline)).sum(dim=1)
-    encoding = own.tokenizer.backend.encode(TEXT)
+    encoding = tokenizer.backend.encode(TEXT)
     for (_, word), effect in zip(words_of([TEXT]), found["mood"].words, strict=True):
         inside = [word.start() <= start and end <= word.end() and end > 0 for start, end in encoding.offsets]
         assert effect == pytest.approx(tokens[inside].sum().item(), abs=5e-4)
@@ -117,7 +119,7 @@ def test_words_that_are_cut_have_no_effect(tiny_encoder):
 def test_numbers_are_those_of_predictions(task):
     declared = task_of(task, {**TASKS, "unbounded": UNBOUNDED}[task])
     outputs = torch.randn(7, declared.outputs) if declared.outputs > 1 else torch.randn(7) * 0.7 + 0.5
-    numbers = shown_outputs(declared, outputs).tolist()
+    numbers = declared.readable(outputs).tolist()
     for row, prediction in zip(numbers, interpret(declared, declared.estimate(outputs.numpy())), strict=True):
         if isinstance(declared, Labelled):
             assert dict(zip(declared.names, row, strict=True)) == pytest.approx(dict(prediction.probabilities))

@@ -58,7 +58,7 @@ def text_of(html: str) -> str:
 
 def bare(model: MultitaskModel, tasks: dict | None = None) -> MultitaskModel:
     """The encoder with other tasks; by default with none."""
-    return MultitaskModel(model.encoder, model.tokenizer, tasks or {}, model.pooling, model.heads_config).eval()
+    return MultitaskModel(model.encoder, tasks or {}, model.heads_config).eval()
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -269,7 +269,7 @@ def test_a_browser_asks_for_the_token_as_a_password(models, dev_sets):
 def test_layers_without_gradients_are_asked_for_none(models):
     """`serve` has them."""
     model = copy.deepcopy(models["one"])
-    model.encoder = Bf16Model(model.encoder)
+    model.encoder.model = Bf16Model(model.encoder.model)
     app = create_app({"a": model}, Limits())
     add_page(app, {})
     with TestClient(app) as client:

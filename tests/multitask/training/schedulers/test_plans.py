@@ -14,7 +14,7 @@ from pydantic import Field
 from scipy.stats import chisquare
 
 from minbert.errors import InputError
-from multitask.base.device import Runtime
+from multitask.base.device import PROCESSOR
 from multitask.base.runs import Weights
 from multitask.stages.finetune import Finetuning
 from multitask.stages.settings import FinetuneConfig
@@ -43,8 +43,8 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
-        begin = StartModel.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
-        return Finetuning.load(begin, data, config, Runtime(CPU, "fp32"))
+        begin = StartModel.load(Weights(str(tiny_encoder)), config, PROCESSOR)
+        return Finetuning.load(begin, data, config)
 
     return build
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from multitask.base.device import Runtime
+from multitask.base.device import PROCESSOR
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
 from multitask.models.settings import HeadsConfig
@@ -54,8 +54,8 @@ def problem(one_layer: Path, small_data: Path):
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        begin = StartModel.load(Weights(str(one_layer)), config.pooling, config.seed)
-        return Finetuning.load(begin, small_data, config, Runtime(torch.device("cpu"), "fp32"))
+        begin = StartModel.load(Weights(str(one_layer)), config, PROCESSOR)
+        return Finetuning.load(begin, small_data, config)
 
     return build
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import FinetuneConfig
 from multitask.training.schedulers import build_scheduler, scalarizations
@@ -70,8 +69,8 @@ def test_the_cosine_with_no_gradient_is_zero():
     ids=["separate", "first layer shared", "shared"],  # a set has no fixed order in names
 )
 def test_shared_are_the_encoder_and_layers_of_several_heads(tiny_encoder, kind, common):
-    encoder = BertModel.from_pretrained(str(tiny_encoder))
-    model = MultitaskModel(encoder, load_tokenizer(str(tiny_encoder)), COURSE_TASKS, "cls", HeadsConfig(kind))
+    encoder = SentenceEncoder.read(tiny_encoder)
+    model = MultitaskModel(encoder, COURSE_TASKS, HeadsConfig(kind))
     shared, own = split_parameters(model, TASKS)
     names = {parameter: name for name, parameter in model.named_parameters()}
     layers = {f"heads.paraphrase.transform.{layer}.{part}" for layer in common for part in ("weight", "bias")}
