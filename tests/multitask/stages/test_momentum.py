@@ -161,8 +161,8 @@ def test_losses_and_gradients_of_several_steps_follow_a_loop(name, objective, tr
             if parameter.grad is None:
                 assert not gradient.any(), label
                 continue
-            noise = 1e-3 * gradient.abs().max().item() + 2e-5 * largest  # a bias before a batch norm has no gradient
-            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=noise, msg=label)
+            # In fp32. A bias before a batch norm has no gradient but rounding.
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-4 * largest, msg=label)
             parameter.data -= 0.1 * parameter.grad
             parameter.grad = None
     assert all(parameter.grad is None for parameter in module.parameters())
