@@ -29,9 +29,8 @@ from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
 from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
-from studies.gradient_paradigm.factorial import effects_of_components
-from studies.gradient_paradigm.tables_of_losses import LABELS
-from studies.gradient_paradigm.training_figures import decoupling_section, long_section
+from studies.gradient_paradigm.tables import LABELS
+from studies.gradient_paradigm.training_figures import decoupling_section, effects_of_components, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
 from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
 from studies.report.study_page import MARKS, as_intervals

@@ -11,10 +11,16 @@ from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
 from multitask.experiments.frames import ProbedAt as Read
-from studies.gradient_paradigm import simulated_numbers as simulated
-from studies.gradient_paradigm.simulation_outcomes import Simulations
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
-from studies.gradient_paradigm.tables_of_sweeps import ARCHITECTURES, DEFAULT_ROW, DEPTHS, component_row, swept
+from studies.gradient_paradigm.simulated_claims import HALF, INADEQUACY, PARADIGM, simulated_claims
+from studies.gradient_paradigm.tables import (
+    ARCHITECTURES,
+    DEFAULT_ROW,
+    DEPTHS,
+    MODIFIED,
+    NON_CONTRASTIVE,
+    component_row,
+    swept,
+)
 from studies.report.claims import (
     COMPARABLE,
     MARGIN,
@@ -22,7 +28,6 @@ from studies.report.claims import (
     ClaimKind,
     ClaimPlace,
     ClaimResults,
-    bounds,
     every,
     every_chosen,
     fall,
@@ -30,7 +35,6 @@ from studies.report.claims import (
     in_degrees,
     last,
     last_score,
-    percent,
     share,
     shrinks,
     some,
@@ -43,93 +47,6 @@ IMITATIONS = ("dcl_positive", "met", "mat", "mpt")
 LARGEST_MARGIN = component_row("margin", 2.0)
 STEPS = 7800
 """Of the authors' trainings."""
-HALF = 0.5
-PARADIGM = partial(Claim, paper="paradigm")
-INADEQUACY = partial(Claim, paper="inadequacy")
-
-# Decided by simulated angles.
-
-
-def falls_to_zero(of: Simulations) -> Statement:
-    """Dissipation is there while negatives are nearer, and is gone at last."""
-    nearer, at_last = simulated.least_before(of), simulated.least_at_last(of)
-    return every([bounds(nearer, 0.9), bounds(at_last, 0.01, above=False)])
-
-
-def quickly(of: Simulations) -> Statement:
-    """Half of the dissipation is gone at a moderate gap, and most of it soon after."""
-    half, width = simulated.gap_at_half(of), simulated.gaps_of_the_fall(of)
-    return every(bounds(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
-
-
-def simulated_claims() -> Iterator[Claim]:
-    """Claims about the parts of gradients."""
-    yield PARADIGM(
-        key="falls-to-zero",
-        section="section 3.1",
-        text="The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond "
-        "the positive.",
-        criterion="For each loss and mean angle of the positive, the term is above 0.9 while μ_neg <= μ_pos, and below "
-        "0.01 from some μ_neg <= π on.",
-        says=falls_to_zero,
-    )
-    yield INADEQUACY(
-        key="quickly",
-        section="section 1",
-        text="The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is "
-        "adequately further away than the positive, by a rather moderate threshold.",
-        criterion="InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within "
-        "30°.",
-        says=quickly,
-    )
-    yield PARADIGM(
-        key="lower-temperature",
-        section="section 3.1",
-        text="The lower the temperature, the more weight the hardest negative has.",
-        criterion="The largest weight of a softmax rises with every lower temperature: the logarithm of each other "
-        "weight relative to it is −(difference of cosines) / τ. So the failure signature “τ is too low (hardest "
-        "negatives not dominant)”, which a summary of the paper names, is the wrong way round: the hardest negative is "
-        "not dominant if τ is too high.",
-        kind="theorem",
-        says=lambda of: bounds(simulated.rising_weights(of), 0, form=percent),
-    )
-    yield PARADIGM(
-        key="dominates",
-        section="section 3.1",
-        text="The weight term puts the hardest negative in a dominant position (simulated angles).",
-        criterion="At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the "
-        "negatives. Half is our threshold: the paper names none.",
-        says=lambda of: bounds(simulated.hardest_weight(of, 0.05), HALF),
-    )
-    yield PARADIGM(
-        key="ratio-arccon",
-        section="section 3.1, figure of the ratio",
-        text="Where a gradient remains, the ratio of ArcCon is above 1, the ratio of InfoNCE and MPT.",
-        criterion="Of the angles with the positive nearer than the negatives and a gradient that is not dissipated, "
-        "the ratio is above 1 for more than 90%. The share is known up to the grid's squares through which a border "
-        "runs.",
-        says=lambda of: bounds(simulated.ratio_above_one(of, "arccon"), 0.9, form=percent),
-    )
-    yield PARADIGM(
-        key="ratio-met",
-        section="section 3.1, figure of the ratio",
-        text="Where the positive is nearer than the negatives, the ratio of MET is above 1, the ratio of InfoNCE and "
-        "MPT.",
-        criterion="By definition: the ratio is the distance to the hardest negative divided by the distance to the "
-        "positive.",
-        kind="theorem",
-        says=lambda of: bounds(simulated.median_ratio(of, "met"), 0),
-    )
-    yield INADEQUACY(
-        key="bound",
-        section="section 1",
-        text="The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard "
-        "contrastive loss.",
-        criterion="Without constants: with the papers' margins the loss is at least τ times InfoNCE, in at least 95% "
-        "of the random configurations.",
-        says=lambda of: bounds(simulated.above_infonce(of), 0.95, form=percent),
-    )
-
 
 # Decided by trained models.
 

@@ -23,7 +23,7 @@ class Simulate:
 
 def run_simulate(options: Simulate) -> None:
     """Simulate; print the claims, the figures written and the run's folder."""
-    from studies.gradient_paradigm.claims import simulated_claims
+    from studies.gradient_paradigm.simulated_claims import simulated_claims
     from studies.gradient_paradigm.simulation_figures import write_figures
     from studies.gradient_paradigm.simulation_outcomes import Simulations
     from studies.report.claims import judge

@@ -2,12 +2,25 @@
 
 from multitask.experiments.table_results import PresetResults
 from multitask.experiments.tables import Row
-from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
+from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.claims import CLAIMS
 from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import Simulations
-from studies.gradient_paradigm.tables_of_losses import table
-from studies.study import Study
+from studies.gradient_paradigm.tables import TABLES, table
+from studies.study import Paper, Study
+
+UNIFIED = Paper(
+    "paradigm",
+    "Gradient paradigm paper",
+    "arXiv 2402.18281",
+    "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for Gradient",
+)
+INADEQUACY = Paper(
+    "inadequacy",
+    "Gradient dissipation paper",
+    "ICLR 2023",
+    "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations",
+)
 
 # Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.
 simulations = table("simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())])
@@ -19,7 +32,7 @@ def _simulations(results: PresetResults) -> Simulations | None:
 
 
 STUDY = Study(
-    (simulations, *tables_of_losses.TABLES, *tables_of_sweeps.TABLES),
+    (simulations, *TABLES),
     (UNIFIED, INADEQUACY),
     (simulation_section, *training_figures.SECTIONS),
     CLAIMS,

@@ -14,8 +14,7 @@ from multitask.base.runs import Weights
 from multitask.experiments.tables import Experiment, GridLine, Node, Row, key_of
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
-from studies.gradient_paradigm.tables_of_losses import OBJECTIVES
-from studies.gradient_paradigm.tables_of_sweeps import SHAPES, from_scratch
+from studies.gradient_paradigm.tables import OBJECTIVES, SHAPES, from_scratch
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}

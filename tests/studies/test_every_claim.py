@@ -16,7 +16,7 @@ from multitask.experiments.table_results import TableResults
 from multitask.experiments.tables import Row
 from studies.engine.recipes import GROUPS, STS
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, TRIPLETS, Simulations
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
+from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
 from studies.report import claims as measures
 from studies.report.claims import Claim, Status, judge
 from studies.sparse_cse.tables import WHOLE, pruned

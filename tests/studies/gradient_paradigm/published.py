@@ -2,8 +2,7 @@
 
 from multitask.experiments.tables import Row
 from studies.engine.recipes import GROUPS, STS
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
-from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS, swept
+from studies.gradient_paradigm.tables import DEFAULTS, MODIFIED, NON_CONTRASTIVE, swept
 
 WITHOUT_DISSIPATION = ("align_uniform", "dcl")
 ENDS = {end for parameter in DEFAULTS for end in (min(swept(parameter).items())[1], max(swept(parameter).items())[1])}

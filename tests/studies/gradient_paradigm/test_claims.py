@@ -17,11 +17,11 @@ from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import Row
 from multitask.objectives import unit
 from multitask.objectives.mixed_components import RATIOS, Negatives
-from studies.gradient_paradigm import simulated_numbers
-from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
-from studies.gradient_paradigm.simulated_numbers import fall
+from studies.gradient_paradigm import simulated_claims
+from studies.gradient_paradigm.simulated_claims import fall
 from studies.gradient_paradigm.study import STUDY
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
+from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
+from studies.gradient_paradigm.training_figures import effect, effects_of_components, factorial_section, subsets
 from studies.report.claims import judge
 from tests.studies.gradient_paradigm.published import (
     WITHOUT_DISSIPATION,
@@ -150,7 +150,7 @@ def test_the_width_of_a_fall_is_bounded_as_if_both_of_its_ends_erred_apart():
         positive_means=np.zeros(1),
         negative_means=means,
     )
-    [width] = simulated_numbers.gaps_of_the_fall(simulations).values()  # type: ignore[arg-type]
+    [width] = simulated_claims.gaps_of_the_fall(simulations).values()  # type: ignore[arg-type]
     assert width.value == pytest.approx(0.8)
     assert width.interval() == pytest.approx((0.8 - 2 * 0.0196, 0.8 + 2 * 0.0196), abs=1e-5)
 

@@ -16,12 +16,11 @@ from multitask.cli.main import main
 from multitask.evaluation.statistics import LEVEL
 from multitask.objectives import mixed_components as closed_forms
 from multitask.objectives.mixed_components import RATIOS, WEIGHTS
-from studies.gradient_paradigm import margin_bounds
-from studies.gradient_paradigm.margin_bounds import count_batches, draw
+from studies.gradient_paradigm import simulations as module
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_figures import write_figures
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Rate, Simulations
-from studies.gradient_paradigm.simulations import DISSIPATIONS, run_simulations, standard_normals
+from studies.gradient_paradigm.simulations import DISSIPATIONS, count_batches, draw, run_simulations, standard_normals
 
 SMALL = SimulationConfig(grid=10, batches=20, batch_size=9, trials=1)
 
@@ -158,9 +157,9 @@ def test_embeddings_are_unit_vectors_around_a_common_direction():
 
 
 def test_losses_above_infonce_are_counted_as_slow_loops_do(monkeypatch):
-    monkeypatch.setattr(margin_bounds, "PAIRS", (8, 32))
-    monkeypatch.setattr(margin_bounds, "DIMENSIONS", (8,))
-    monkeypatch.setattr(margin_bounds, "CHUNK", 80 * 8 * 8)  # so that one size takes two chunks
+    monkeypatch.setattr(module, "PAIRS", (8, 32))
+    monkeypatch.setattr(module, "DIMENSIONS", (8,))
+    monkeypatch.setattr(module, "CHUNK", 80 * 8 * 8)  # so that one size takes two chunks
     above = dict.fromkeys(("mpt", "met", "mat"), 0)
     for pairs, parts in ((8, ((0, 80, 80), (1, 80, 20))), (32, tuple((n, 20, 20) for n in range(5)))):
         for chunk, size, used in parts:

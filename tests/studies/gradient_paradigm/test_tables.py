@@ -9,15 +9,20 @@ from multitask.experiments.tables import Experiment, Node
 from multitask.stages.settings import PretrainConfig
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.tables_of_losses import (
+from studies.gradient_paradigm.tables import (
     OBJECTIVES,
+    VARIED,
+    batch_sizes,
     components,
+    data_sizes,
     decoupled,
+    domains,
+    few_negatives,
+    gradient,
     mixed,
     objectives,
     objectives_supervised,
 )
-from studies.gradient_paradigm.tables_of_sweeps import VARIED, batch_sizes, data_sizes, domains, few_negatives, gradient
 
 Make = Callable[[Recipes], Experiment]
 

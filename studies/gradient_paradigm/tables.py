@@ -1,0 +1,335 @@
+"""Tables of losses, and of what varies one parameter: margin, temperature or ratio, batch, data, negatives, encoder."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from minbert.config import ModelType
+from multitask.experiments.tables import Experiment, GridLine, Node, Row, experiment, key_of
+from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
+from multitask.training.settings import NegativesConfig, ObjectiveConfig
+from studies.engine.recipes import Recipes, read_tables, suites_experiment
+
+DESCRIBED = read_tables(__file__)
+"""Titles and notes of the tables."""
+ROWS: dict[str, list[dict[str, Any]]] = {
+    key: about.pop(name) for key, about in DESCRIBED.items() for name in ("losses", "ways", "values") if name in about
+}
+"""What their rows differ in, with names for readers."""
+NON_CONTRASTIVE = ("mhe", "mhs", "barlow_twins", "vicreg")
+MODIFIED = {name: f"{name}-modified" for name in NON_CONTRASTIVE}
+"""Keys of the non-contrastive losses that have the three components."""
+_LOSSES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
+LABELS: dict[str, str] = {key: loss["label"] for key, loss in _LOSSES.items()}
+OBJECTIVES = {
+    key: ObjectiveConfig.of(loss.get("objective", key), **loss.get("parameters", {})) for key, loss in _LOSSES.items()
+}
+
+
+METRICS = {"similarity": ("spearman", "pearson")}
+"""Losses are compared by what chooses their checkpoints, the Spearman correlation, as in the authors' scripts."""
+
+
+def table(key: str, lines: Callable[[Recipes], Iterable[GridLine]]) -> Callable[[Recipes], Experiment]:
+    """The table of tables.toml with these rows, from one encoder that is not tuned contrastively."""
+    if key.endswith("-suites"):
+        return lambda recipes: suites_experiment(recipes, **DESCRIBED[key], lines=lines(recipes))
+    metrics = METRICS if DESCRIBED[key].get("columns") else {}
+    return lambda recipes: experiment(**DESCRIBED[key], lines=lines(recipes), metrics=metrics)
+
+
+def objective_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Each objective on the same sentences (arXiv 2402.18281, section 4), without a trained head.
+
+    Do non-contrastive losses fail on semantic similarity, and do the three components repair them? Batch size,
+    projection, length and the halved learning rate of plain MHS are those of the paper's scripts. `recipes.losses` and
+    `recipes.rates` have losses and learning rates that differ from the usual ones.
+    """
+    for key in OBJECTIVES:
+        config = under(key, recipes.views, recipes)
+        yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
+
+
+def under(key: str, training: PretrainConfig, recipes: Recipes) -> PretrainConfig:
+    """A training under one of the losses, plain MHS at half of the rate, as in the paper's scripts."""
+    rate = training.optimizer.learning_rate * (0.5 if key == "mhs" else 1.0)
+    optimizer = replace(training.optimizer, learning_rate=recipes.rates.get(key, rate))
+    return replace(training, objective=recipes.losses.get(key, OBJECTIVES[key]), optimizer=optimizer)
+
+
+def supervised_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Each objective on Quora's labelled pairs and on NLI's triplets, then fine-tuned on the three tasks."""
+    yield Row.at({"source": "none", "objective": "none"}, "Fine-tuned only"), recipes.finetune(recipes.base)
+    for source, key in product(ROWS["objectives-supervised"], OBJECTIVES):
+        usual = recipes.nli() if source["key"] == "nli" else recipes.quora(recipes.supervised)
+        assert isinstance(usual.config, PretrainConfig)
+        config = replace(under(key, usual.config, recipes), negative_pairs="bounded")
+        row = Row.at({"source": source["key"], "objective": key}, f"{source['label']}, {LABELS[key]}")
+        yield row, recipes.finetune(replace(usual, config=config))
+
+
+LONGER = 10  # times the usual steps
+SPARSER = 4  # times the usual steps between evaluations and probes, which would take a third of a long training
+
+
+def longer(recipes: Recipes) -> Recipes:
+    """The recipes with longer training from dropout views, evaluated and probed less often."""
+    views = rescaled_intervals(recipes.views, SPARSER)
+    return replace(recipes, views=replace(views, epochs=LONGER * views.epochs))
+
+
+def rescaled_intervals(views: PretrainConfig, times: float) -> PretrainConfig:
+    """The training with evaluations and probes this many times as many steps apart, and at least one."""
+
+    def apart(steps: int | None) -> int | None:
+        return steps and max(1, round(times * steps))
+
+    return replace(views, evaluate_every=apart(views.evaluate_every), probe_every=apart(views.probe_every))
+
+
+objectives = table("objectives", objective_lines)
+objectives_long = table("objectives-long", lambda recipes: objective_lines(longer(recipes)))
+objectives_suites = table("objectives-suites", objective_lines)
+objectives_supervised = table("objectives-supervised", supervised_lines)
+
+EPOCHS = 3  # over the same sentences
+
+
+def decoupled_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Losses with and without gradient dissipation: do decoupled losses overfit where contrastive ones do not?
+
+    Source: the gradient dissipation paper (ICLR 2023). `infonce` has gradient dissipation; `align_uniform` and `dcl`
+    have none. `met`, `mat` and `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
+    """
+    for loss in ROWS["decoupled"]:
+        name = loss["key"]
+        yield Row(name, loss["label"], {"objective": name}), recipes.self_supervised(ObjectiveConfig(name))
+
+
+decoupled = table(
+    "decoupled", lambda recipes: decoupled_lines(replace(recipes, views=replace(recipes.views, epochs=EPOCHS)))
+)
+decoupled_long = table("decoupled-long", lambda recipes: decoupled_lines(longer(recipes)))
+
+COMPONENTS = ("dissipation", "weight", "ratio")
+SETTINGS: dict[str, tuple[float, float | None, float]] = {
+    "mhe": (10.0, 0.05, 1.75),
+    "mhs": (1.0, None, 1.75),  # its weight is on the hardest negative already
+    "barlow_twins": (30.0, 0.05, 1.5),
+    "vicreg": (30.0, 0.05, 1.5),
+}
+"""The paper's weight of the uniformity part if the weight component is off, then weight and ratio."""
+DISSIPATION = 0.30
+
+
+def component_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Do the three components act by themselves or together? All their subsets on the four non-contrastive losses.
+
+    arXiv 2402.18281, section 4, adds all three at once. It leaves open which of them matter, and whether they interact.
+    The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs
+    count alike, 1 if the closest pairs dominate.
+    """
+    for loss, (uniformity, weight, usual) in SETTINGS.items():
+        modified = dict(recipes.losses.get(MODIFIED[loss], ObjectiveConfig(loss)).parameters)
+        margin, ratio = modified.get("dissipation", DISSIPATION), modified.get("ratio", usual)
+        weights = (None,) if weight is None else (None, weight)
+        for values in product((None, margin), weights, (None, ratio)):
+            on = {name: value for name, value in zip(COMPONENTS, values, strict=True) if value is not None}
+            objective = ObjectiveConfig.of(loss, uniformity_weight=1.0 if "weight" in on else uniformity, **on)
+            row = Row.at({"loss": loss, "components": tuple(on)}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
+            yield row, recipes.self_supervised(objective)
+
+
+components = table("components", component_lines)
+
+MIXED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
+_MIXTURES = tuple(
+    product(
+        ("infonce", "mpt", "met"),  # dissipation: soft, and two gates; arccon's is close to infonce's
+        ("infonce", "met"),  # weight: a softmax, or the hardest negative only; the losses have no others
+        ("infonce", "arccon", "met"),  # ratio: 1, and two that depend on angles
+    )
+)
+
+
+def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Do components of different losses go together? Dissipation of one, weight of another, ratio of a third."""
+    for losses in _MIXTURES:
+        objective = ObjectiveConfig.of("mixed", **{f"{c}_of": of for c, of in zip(COMPONENTS, losses, strict=True)})
+        point = dict(zip(COMPONENTS, losses, strict=True))
+        yield Row.at(point, ", ".join(MIXED[loss] for loss in losses)), recipes.self_supervised(objective)
+
+
+mixed = table("mixed", mixed_lines)
+
+
+DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}
+"""The gradient form's default parameters."""
+SYMBOLS = {"margin": "m", "temperature": "τ", "ratio": "r"}
+MEANINGS = {"margin": "margin of the dissipation", "temperature": "temperature of the weight", "ratio": "ratio"}
+FIELDS = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}
+"""The objective names its parameters by their components."""
+VARIED = {
+    "margin": (0.05, 0.10, 0.20, 0.45, 0.60, 2.00),
+    "temperature": (0.003, 0.01, 0.02, 0.10, 0.20, 0.50, 1.00),
+    "ratio": (0.25, 0.50, 0.75, 1.25, 1.50, 2.00),
+}
+DEFAULT_ROW = "defaults"
+
+
+def component_row(parameter: str, value: float) -> str:
+    """The key of the gradient form's row that has this value, and defaults otherwise."""
+    return DEFAULT_ROW if value == DEFAULTS[parameter] else key_of({parameter: value})
+
+
+def swept(parameter: str) -> dict[float, str]:
+    """Keys of the gradient form's rows along one parameter, by its value in rising order."""
+    values = sorted((*VARIED[parameter], DEFAULTS[parameter]))
+    return {value: component_row(parameter, value) for value in values}
+
+
+def component_label(parameter: str, value: float) -> str:
+    """`m 0.30`, `τ 0.05` or `r 1`."""
+    return f"{SYMBOLS[parameter]} {value:.2f}" if parameter == "margin" else f"{SYMBOLS[parameter]} {value:.3g}"
+
+
+def gradient_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """The gradient form with one parameter varied and the others at defaults (arXiv 2402.18281, section 3.2)."""
+    label = ", ".join(component_label(parameter, value) for parameter, value in DEFAULTS.items())
+    yield Row(DEFAULT_ROW, label, DEFAULTS), recipes.self_supervised(ObjectiveConfig("gradient"))
+    for parameter, values in VARIED.items():
+        for value in values:
+            point, label = {**DEFAULTS, parameter: value}, component_label(parameter, value)
+            objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
+            yield Row(component_row(parameter, value), label, point), recipes.self_supervised(objective)
+
+
+gradient = table("gradient", gradient_lines)
+gradient_suites = table("gradient-suites", gradient_lines)  # do all kinds of tasks have the same best values?
+
+COMPARED = ("infonce", "vicreg-modified")
+"""The losses that are compared under other conditions."""
+CHUNK = 64  # rows that are encoded at a time
+LARGEST = 65536  # sentences; checkpoints with all sentences are as far apart as with these
+SENTENCES = 3000  # of a domain; the smallest domain of the course's data, captions, has more
+
+
+def each_loss(
+    key: str,
+    parameter: str,
+    changed: Callable[[PretrainConfig, Any], PretrainConfig],
+    losses: Mapping[str, str] | None = None,
+) -> Callable[[Recipes], Experiment]:
+    """A table with every compared loss at every value of a parameter.
+
+    `changed` makes a row's training of the usual one and the value. `losses` have default settings and these labels.
+    """
+    compared = (
+        {name: ObjectiveConfig(name) for name in losses} if losses else {name: OBJECTIVES[name] for name in COMPARED}
+    )
+
+    def lines(recipes: Recipes) -> Iterator[GridLine]:
+        for objective, entry in product(compared, ROWS[key]):
+            value = entry.get("key")
+            config = replace(changed(recipes.views, value), objective=compared[objective])
+            label = f"{(losses or LABELS)[objective]}, {entry['label']}"
+            row = Row.at({"objective": objective, parameter: value}, label)
+            yield row, recipes.pretrain(recipes.untuned, config)
+
+    return table(key, lines)
+
+
+def batches_of(usual: PretrainConfig, size: int) -> PretrainConfig:
+    """Training on the same sentences in batches of this size, large ones with gradient caching.
+
+    All rows have their checkpoints after the same numbers of sentences: a row with more of them would choose the best
+    of more.
+    """
+    rate = usual.optimizer.learning_rate * sqrt(size / usual.batch_size)
+    optimizer, chunk = replace(usual.optimizer, learning_rate=rate), CHUNK if size > CHUNK else None
+    views = rescaled_intervals(usual, usual.batch_size / size)
+    return replace(views, batch_size=size, optimizer=optimizer, chunk=chunk)
+
+
+def limited_to(usual: PretrainConfig, limit: int | None) -> PretrainConfig:
+    """Training on so many sentences, each seen once. All sizes up to the largest have equally many checkpoints."""
+    views = rescaled_intervals(usual, (limit or LARGEST) / (usual.train_limit or LARGEST))
+    return replace(views, train_limit=limit)
+
+
+def in_domain(usual: PretrainConfig, source: str) -> PretrainConfig:
+    """Training on dropout views of the same number of sentences of each domain."""
+    return replace(usual, sources=(source,), train_limit=min(SENTENCES, usual.train_limit or SENTENCES))
+
+
+def few_negatives_of(usual: PretrainConfig, count: int) -> PretrainConfig:
+    """Training with so many negatives of each anchor."""
+    return replace(usual, sampling=NegativesConfig("random", negatives_kept=count))
+
+
+DISSIPATING = {
+    loss["key"]: loss["label"] for loss in ROWS["decoupled"] if loss["key"] in ("infonce", "align_uniform", "dcl")
+}
+few_negatives = each_loss("few-negatives", "negatives", few_negatives_of, DISSIPATING)
+batch_sizes = each_loss("batch-sizes", "batch_size", batches_of)
+data_sizes = each_loss("data-sizes", "limit", limited_to)
+domains = each_loss("domains", "source", in_domain)
+
+
+def negative_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
+    for objective, way in product(("infonce", "gradient"), ROWS["negatives"]):
+        sampling = NegativesConfig(**{name: value for name, value in way.items() if name not in ("key", "label")})
+        config = replace(recipes.views, objective=OBJECTIVES[objective], sampling=sampling)
+        row = Row.at({"objective": objective, "negatives": way["key"]}, f"{LABELS[objective]}, {way['label']}")
+        yield row, recipes.pretrain(recipes.untuned, config)
+
+
+negatives = table("negatives", negative_lines)
+
+ARCHITECTURES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
+DEPTHS = {
+    "2x128": ("2 layers of 128", ShapeConfig(128, 2, 2, 512)),
+    "4x256": ("4 layers of 256", ShapeConfig(256, 4, 4, 1024)),
+    "6x384": ("6 layers of 384", ShapeConfig(384, 6, 6, 1536)),
+}
+SHAPES = {(a, size): replace(shape, model_type=a) for a in ARCHITECTURES for size, (_, shape) in DEPTHS.items()}
+
+
+def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
+    """Masked language modelling from random weights."""
+    return recipes.mlm(recipes.start, replace(recipes.masked or MlmConfig(), from_scratch=True, shape=shape))
+
+
+def shape_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Do the components have the same effect in BERT and RoBERTa encoders of several sizes?
+
+    Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.
+    """
+    for (architecture, size), shape in SHAPES.items():
+        start = from_scratch(recipes, shape)
+        for objective in ("infonce", "vicreg", "vicreg-modified"):
+            point = {"architecture": architecture, "size": size, "objective": objective}
+            row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size][0]}, {LABELS[objective]}")
+            yield row, recipes.self_supervised(OBJECTIVES[objective], start)
+
+
+shapes = table("shapes", shape_lines)
+
+TABLES = (
+    *(
+        objectives,
+        objectives_long,
+        objectives_suites,
+        objectives_supervised,
+        decoupled,
+        decoupled_long,
+        components,
+        mixed,
+    ),
+    *(gradient, gradient_suites, few_negatives, batch_sizes, data_sizes, domains, negatives, shapes),
+)
