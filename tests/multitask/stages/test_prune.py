@@ -211,25 +211,25 @@ def test_another_share_of_the_same_start_is_scored_once(run, tiny_encoder, tuned
     assert len(scored) == 8
 
 
-@pytest.mark.parametrize("change", [{"batch_size": 8}, {"max_length": 8}, {"pooling": "cls"}, {}], ids=str)
-def test_scores_of_other_settings_or_rows_are_not_reused(change, run, data, monkeypatch, tmp_path):
+OTHERS = ({"batch_size": 8}, {"max_length": 8}, {"pooling": "cls"}, "rows", "torch.__version__", "machine_name")
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_scores_of_other_settings_rows_machines_or_versions_of_torch_are_not_reused(
+    other, run, data, monkeypatch, tmp_path
+):
     own = partial(run, folder="own")
     own()
     rows = (data / "sts-train.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "sts-train.csv").write_text("\n".join(rows[:-1]) + "\n", encoding="utf-8")
     monkeypatch.setattr("multitask.stages.prune.sensitivity", refuse_to_score)
+    if other == "torch.__version__":
+        monkeypatch.setattr(other, "2.99.0")
+    elif other == "machine_name":
+        monkeypatch.setattr(f"multitask.base.runs.{other}", lambda device: "another")
+    changes = other if isinstance(other, dict) else {}
     with pytest.raises(ScoredError):
-        own(replace(HALF, share=0.3, **change), data=data if change else tmp_path)
-
-
-@pytest.mark.parametrize("what", ["multitask.base.runs.machine_name", "torch.__version__"])
-def test_scores_of_another_machine_or_torch_are_not_reused(what, run, monkeypatch):
-    own = partial(run, folder="own")
-    own()
-    monkeypatch.setattr("multitask.stages.prune.sensitivity", refuse_to_score)
-    monkeypatch.setattr(what, "2.99.0" if what == "torch.__version__" else lambda device: "another")
-    with pytest.raises(ScoredError):
-        own(replace(HALF, share=0.3))
+        own(replace(HALF, share=0.3, **changes), data=tmp_path if other == "rows" else data)
 
 
 def test_layers_of_unlike_sizes_reuse_scores(run, monkeypatch):
