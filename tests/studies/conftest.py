@@ -29,7 +29,7 @@ few_resamples = pytest.fixture(scope="package", autouse=True)(resampling_little)
 
 
 @pytest.fixture(scope="session")
-def suites_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suites_data(tmp_path_factory) -> Path:
     """SentEval's similarity tasks, small."""
     folder = tmp_path_factory.mktemp("senteval")
     write_sts(folder)
@@ -37,7 +37,7 @@ def suites_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
+def recipes(tiny_encoder, grid_data, suites_data) -> Recipes:
     supervised = PretrainConfig(sources=GIVEN, epochs=5, select="last", train_limit=16, optimizer=FAST)
     return Recipes(
         start=Weights(str(tiny_encoder)),

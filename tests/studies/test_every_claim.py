@@ -3,6 +3,7 @@
 A claim that cannot come out all three ways is no claim. It is either a theorem, or its condition is wrong.
 """
 
+import ast
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+import studies
 from multitask.experiments.table_results import TableResults
 from multitask.experiments.tables import Row
 from studies.engine.recipes import GROUPS, STS
@@ -20,22 +22,14 @@ from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
 from studies.report import claims as measures
 from studies.report.claims import Claim, Status, judge
 from studies.sparse_cse.tables import WHOLE, pruned
-from studies.study import all_studies
-from tests.studies import results_in_memory
-from tests.studies.gradient_paradigm.published import (
-    ENDS,
-    WITHOUT_DISSIPATION,
-    probed_as_published,
-)
-from tests.studies.results_in_memory import Trained, results_of
-from tests.studies.synthetic import TABLES
+from studies.study import all_experiments, all_studies
+from tests.conftest import ROOT
+from tests.studies import synthetic
+from tests.studies.gradient_paradigm.published import ENDS, WITHOUT_DISSIPATION, probed_as_published
+from tests.studies.synthetic import TABLES, Trained, results_of
 
 Shown = Literal["the claim", "its opposite", "neither"]
-STATUSES: dict[Shown, Status] = {
-    "the claim": "shown",
-    "its opposite": "equivalent or opposite",
-    "neither": "open",
-}
+STATUSES: dict[Shown, Status] = {"the claim": "shown", "its opposite": "equivalent or opposite", "neither": "open"}
 QUIET, LOUD = 0.0005, 0.4
 """Standard deviations over seeds: of results that tell something, and of results that do not."""
 ON_SUITES, GRADIENT, DECOUPLED, LONG = "objectives-suites", "gradient", "decoupled", "objectives-long"
@@ -157,7 +151,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     """The verdicts on all claims by their keys and kinds."""
     results = Results(shown)
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (results_in_memory, measures):
+        for module in (synthetic, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
         keys = (
             *REPORTED,
@@ -176,17 +170,65 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     return dict(zip(zip(found.key, found.kind, strict=True), found.status, strict=True))
 
 
-def test_claims_are_told_apart_by_key_and_kind() -> None:
+def test_claims_are_told_apart_by_key_and_kind():
     assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS)
 
 
 @pytest.mark.parametrize("shown", STATUSES)
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.key}-{claim.kind}")
-def test_a_verdict_is_what_the_results_show(claim: Claim, shown: Shown) -> None:
+def test_a_verdict_is_what_the_results_show(claim, shown):
     assert verdicts(shown)[claim.key, claim.kind] == ("theorem" if claim.kind == "theorem" else STATUSES[shown])
 
 
-def test_without_results_nothing_is_tested() -> None:
+def test_without_results_nothing_is_tested():
     found = judge(CLAIMS, {}, None)
     assert set(found.status[found.kind != "theorem"]) == {"not tested here"}
     assert not found.evidence.any()
+
+
+# Studies: a folder with a module `study` is found by itself, and what all studies share knows none of them.
+
+
+PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
+NEW = """
+from multitask.experiments.tables import experiment
+from multitask.experiments.tables import Row
+from studies.report.claims import Claim, ClaimPlace
+from studies.study import Paper, Study
+
+PAPER = Paper("new", "New paper", "arXiv 0000.00000", "A new paper")
+
+def table(recipes):
+    return experiment("new", "A new table", "", [(Row("row", "Row"), recipes.finetune(recipes.start))])
+
+def better(results):
+    return results.above("row", bound=0.5)
+
+CLAIM = Claim("better", "new", "section 1", "A row is good.", "Its score is above half.", better, (ClaimPlace("new"),))
+STUDY = Study((table,), (PAPER,), claims=(CLAIM,))
+"""
+
+
+def test_every_folder_with_a_study_is_found():
+    assert len(all_studies()) == len(PAPERS) == 3
+    papers = [paper.key for study in all_studies() for paper in study.papers]
+    assert papers == ["paradigm", "inadequacy", "report", "sparse"]
+
+
+def test_a_new_folder_is_a_new_study(recipes, tmp_path, monkeypatch):
+    folder = tmp_path / "a_new_paper"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "study.py").write_text(NEW)
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    study = all_studies()[-1]
+    assert [paper.citation for paper in study.papers] == ["New paper (arXiv 0000.00000)"]
+    assert list(judge(study.claims, {}).status) == ["not tested here"]
+    assert [experiment.table.title for experiment in all_experiments(recipes) if experiment.table.key == "new"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("studies/report/*.py")), ids=lambda path: path.name)
+def test_reports_know_no_paper(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not [name for name in imported if PAPERS & set(str(name).split("."))]

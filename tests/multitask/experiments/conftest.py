@@ -35,7 +35,7 @@ class Recipes:
 
 
 @pytest.fixture(scope="session")
-def recipes(tiny_encoder: Path, grid_data: Path) -> Recipes:
+def recipes(tiny_encoder, grid_data) -> Recipes:
     fast = OptimizerConfig(learning_rate=1e-3)
     multitask = replace(REPORT, epochs=1, batch_size=32, optimizer=fast, keep_task_bests=False)
     supervised = PretrainConfig(select="last", train_limit=16, optimizer=OptimizerConfig(learning_rate=2e-3))
@@ -63,7 +63,7 @@ def files(runs: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def computed(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def computed(recipes, tmp_path_factory) -> Path:
     """The runs of the grid, which no test may change."""
     runs = tmp_path_factory.mktemp("computed") / "runs"
     run_preset(two_rows(recipes), 1, options(runs), Engine())
@@ -71,6 +71,6 @@ def computed(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def runs(computed: Path, tmp_path: Path) -> Path:
+def runs(computed, tmp_path) -> Path:
     """The runs of the grid, which a test may change."""
     return Path(shutil.copytree(computed, tmp_path / "runs"))

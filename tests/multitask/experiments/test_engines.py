@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,24 +20,24 @@ from multitask.experiments import engines
 from multitask.experiments.engines import Engine, Failed, Job, Processes, Ray, local_engine
 from multitask.experiments.record import PresetRecord
 from multitask.experiments.run import run_preset
-from tests.multitask.experiments.conftest import Recipes, files, options, two_rows
+from tests.multitask.experiments.conftest import files, options, two_rows
 
 
 @pytest.fixture
-def job(recipes: Recipes, tmp_path: Path) -> Job:
+def job(recipes, tmp_path) -> Job:
     """A fine-tuning from the start weights."""
     where = options(tmp_path / "runs")
     return Job(recipes.finetune(recipes.start), (recipes.start,), where, tmp_path / "runs" / "logs" / "job.log")
 
 
 @pytest.fixture
-def quick(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(processes, monkeypatch) -> None:
     """Processes that need not import torch again."""
     monkeypatch.setattr(engines, "get_context", lambda _: processes)
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_same_bits_as_one(recipes: Recipes, computed: Path, tmp_path: Path) -> None:
+def test_two_processes_give_the_same_bits_as_one(recipes, computed, tmp_path):
     two = run_preset(two_rows(recipes), 1, options(tmp_path), Processes([None] * 2))
     assert not two.failures
     assert files(tmp_path) == files(computed)
@@ -46,9 +45,7 @@ def test_two_processes_give_the_same_bits_as_one(recipes: Recipes, computed: Pat
 
 
 @pytest.mark.slow
-def test_two_grids_at_once_share_the_work(
-    recipes: Recipes, computed: Path, processes: ForkServerContext, tmp_path: Path
-) -> None:
+def test_two_grids_at_once_share_the_work(recipes, computed, processes, tmp_path):
     given = (two_rows(recipes), 1, options(tmp_path), Engine())
     grids = [processes.Process(target=run_preset, args=given) for _ in range(2)]
     for grid in grids:
@@ -62,7 +59,7 @@ def test_two_grids_at_once_share_the_work(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_a_process_that_dies_fails_its_job_and_is_replaced(job: Job) -> None:
+def test_a_process_that_dies_fails_its_job_and_is_replaced(job):
     with Processes([None]) as engine:
         engine.submit(job)
         killed = engine.workers[0].process.pid
@@ -100,7 +97,7 @@ def serve_and_fail(pipe: Connection, gpu: str | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_a_stop_ends_a_process_whose_training_fails_to_stop(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_a_process_whose_training_fails_to_stop(job, monkeypatch):
     """As on a full disk: the process outlives its training, and must not wait for another job."""
     monkeypatch.setattr(engines, "_serve", serve_and_fail)
     with Processes([None]) as engine:
@@ -110,13 +107,13 @@ def test_a_stop_ends_a_process_whose_training_fails_to_stop(job: Job, monkeypatc
     assert engine.workers[0].process.exitcode == 0
 
 
-def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_that_is_not_installed_is_one_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"Ray is not installed; install with: .* ray|\[ray\]"):
         Ray(RunOptions("cpu", "fp32"))
 
 
-def test_processes_share_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_gpus_and_cores(monkeypatch):
     def places(workers: int | None, gpus: int, cores: int, threads: int = 1) -> list[str | None]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
         monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
@@ -143,7 +140,7 @@ def unexpected(*_: object) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_within_a_function_of_ray_interrupts_the_engine_afterwards(tmp_path: Path, monkeypatch, number):
+def test_a_signal_within_a_function_of_ray_interrupts_the_engine_afterwards(tmp_path, monkeypatch, number):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     told: list[object] = []
 
@@ -175,7 +172,7 @@ def test_a_signal_within_a_function_of_ray_interrupts_the_engine_afterwards(tmp_
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_a_job_that_failed_on_a_cluster_has_the_log_of_the_job(tmp_path: Path, monkeypatch):
+def test_a_job_that_failed_on_a_cluster_has_the_log_of_the_job(tmp_path, monkeypatch):
     log = Path("runs/logs/a.log")
     ray = SimpleNamespace(
         init=lambda **_: None,

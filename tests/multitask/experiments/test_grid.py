@@ -1,8 +1,11 @@
-"""Grids: keys follow what decides a result and are those of the command line, only complete whole runs count."""
+"""Grids: keys follow what decides a result, only complete runs count; so do stages of other packages."""
 
+import json
 import os
 import re
 import shutil
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,15 +19,17 @@ from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
+from multitask.cli.train import stage_commands
 from multitask.experiments.engines import Engine
-from multitask.experiments.grid import Grid, plan
+from multitask.experiments.grid import Grid, compute_grid, plan
 from multitask.experiments.run import run_preset
 from multitask.experiments.show_runs import entries
-from multitask.experiments.tables import Row, experiment
+from multitask.experiments.tables import Experiment, Node, Row, StudyTable, experiment
+from multitask.stages import registry
 from tests.multitask.experiments.conftest import Recipes, options, two_rows
 
 
-def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:
+def test_a_key_follows_everything_that_decides_a_result(recipes, tmp_path):
     def key(recipes: Recipes, device_options: RunOptions | None = None) -> str:
         return Grid((), 1, device_options or options(tmp_path)).key(recipes.finetune(recipes.nli())).digest()
 
@@ -45,7 +50,7 @@ def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_pa
     assert len(keys) == 6
 
 
-def test_the_key_is_that_of_the_command_line(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_key_is_that_of_the_command_line(recipes, runs, capsys):
     """A run of the command line is found by a grid, and the other way round."""
     grid, config = Grid((), 1, options(runs)), replace(recipes.multitask, seed=7)
     made = grid.find(recipes.finetune(recipes.nli(epochs=1)))
@@ -58,7 +63,7 @@ def test_the_key_is_that_of_the_command_line(recipes: Recipes, runs: Path, capsy
     assert grid.find(recipes.finetune(recipes.nli(epochs=1), config)) == Run(folder)
 
 
-def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
+def test_only_a_complete_run_is_found(recipes, runs):
     grid, node = Grid((), 1, options(runs)), recipes.finetune(recipes.start)
     found = grid.find(node)
     assert found is not None
@@ -66,14 +71,14 @@ def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
     assert grid.find(node) is None
 
 
-def test_a_stage_is_told_with_its_seed(recipes: Recipes) -> None:
+def test_a_stage_is_told_with_its_seed(recipes):
     lines = [(Row("fusion", "Fusion"), recipes.fuse(recipes.start))]
     grid = Grid([experiment("ways", "Ways", "", lines)], 2, options(Path("runs")))
     assert [grid.name(node) for node in grid.stages][::2] == ["fuse of Fusion, seed 0", "fuse of Fusion, seed 1"]
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_logs_behind_a_link_are_not_added_to(recipes: Recipes, runs: Path, tmp_path: Path, whole: bool) -> None:
+def test_logs_behind_a_link_are_not_added_to(recipes, runs, tmp_path, whole):
     (diary := tmp_path / "diary").mkdir()
     log = Grid((), 1, options(runs)).log(recipes.finetune(recipes.start), "again")
     path, target = (log.parent, diary) if whole else (log, diary / log.name)
@@ -84,7 +89,7 @@ def test_logs_behind_a_link_are_not_added_to(recipes: Recipes, runs: Path, tmp_p
         Grid((), 1, options(runs)).log(recipes.finetune(recipes.start), "again")
 
 
-def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, computed: Path) -> None:
+def test_a_plan_counts_rows_and_what_is_there(recipes, computed):
     planned = two_rows(recipes).experiments
     again = experiment("2", "", "", [(Row("again", "NLI again"), planned[0].models["nli"])])
     assert plan(Grid((*planned, again), 1, options(computed)))[1:] == [
@@ -100,7 +105,7 @@ def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, computed: Path) 
     assert total == "to do: 5 of 10 stages"
 
 
-def test_commands_list_and_show(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_list_and_show(runs, capsys):
     where = ["--runs", str(runs)]
     assert main(["experiments", "list", *where]) == 0
     output = capsys.readouterr().out
@@ -130,7 +135,7 @@ def test_commands_list_and_show(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert "epochs" in rows
 
 
-def test_the_list_has_what_helps_to_delete_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_what_helps_to_delete_runs(runs, capsys):
     needed, unfinished = sorted(runs.glob("finetune-*"))
     (unfinished / "DONE").unlink()
     (unfinished / "large").write_bytes(bytes(9_000_000))
@@ -150,20 +155,20 @@ def test_the_list_has_what_helps_to_delete_runs(runs: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("lost", ["inputs.json", "config.json"])
-def test_a_complete_run_that_lost_a_file_is_still_listed(runs: Path, lost: str) -> None:
+def test_a_complete_run_that_lost_a_file_is_still_listed(runs, lost):
     damaged = next(runs.glob("evaluate-*"))
     (damaged / lost).unlink()
     assert damaged in [entry.artefact.folder for entry in entries(runs)]
 
 
 @pytest.mark.parametrize("damaged", ["[1]", "{}", "[", '"name"', "null"])
-def test_a_damaged_record_is_named(runs: Path, damaged: str) -> None:
+def test_a_damaged_record_is_named(runs, damaged):
     (runs / "experiments-sample.json").write_text(damaged)
     with pytest.raises(InputError, match=r"experiments-sample\.json: .*; run `multitask experiments run sample` again"):
         entries(runs)
 
 
-def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs, capsys):
     evaluation = next(runs.glob("evaluate-*"))
     [parent] = read_json(evaluation / "inputs.json")["parents"]
     with np.load(evaluation / "predictions.npz") as arrays:
@@ -185,7 +190,7 @@ def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs: Path, capsy
     assert shown(training) == lines
 
 
-def test_runs_are_compared_on_the_same_dev_rows(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_compared_on_the_same_dev_rows(runs, capsys):
     """Against scipy's bootstrap of the differences row by row; a run without an evaluation is evaluated for it."""
     trained = sorted(runs.glob("finetune-*"))
     of = {read_json(path / "inputs.json")["parents"][0]: path for path in runs.glob("evaluate-*")}
@@ -205,10 +210,93 @@ def test_runs_are_compared_on_the_same_dev_rows(runs: Path, capsys: pytest.Captu
     np.testing.assert_allclose([low, high], expected, atol=1.01 / len(right[0]))
 
 
-def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path) -> None:
+def test_a_damaged_run_is_nobodys_result(recipes, runs):
     path = next(runs.glob("finetune-*/checkpoints/*/model.safetensors"))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match="changed since the run was complete; delete"):
         run_preset(two_rows(recipes), 1, options(runs), Engine())
+
+
+# A stage in one file of another package runs from the command line, in a grid and a plan, with no edit elsewhere.
+
+
+TOY = '''
+from minbert.files import write_json
+from minbert.settings import settings
+from multitask.stages.registry import Stage, register
+
+
+@settings
+class ToyConfig:
+    """A sum."""
+
+    factor: int = 2
+    """What the number of models is multiplied by."""
+    seed: int = 0
+    """Added to the product."""
+
+
+def compute(models, data, config, run):
+    write_json(run.folder / "result.json", config.factor * len(models) + config.seed)
+
+
+def summary(run):
+    return (run.folder / "result.json").read_text()
+
+
+STAGE = register(Stage("toy", ToyConfig, "Multiply.", common=("factor",)))
+'''
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch) -> Iterator[None]:
+    """The package, where Python finds it; a second entry point names a module that it lacks, as a wheel may."""
+    (tmp_path / "toy_stage.py").write_text(TOY)
+    (package := tmp_path / "toy-1.0.dist-info").mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[multitask.stages]\ntoy = toy_stage\nelsewhere = toy_checkout.stage\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry.stages()))
+    caches = registry.stages, stage_commands
+    [function.cache_clear() for function in caches]
+    yield
+    monkeypatch.undo()
+    [function.cache_clear() for function in caches]
+    sys.modules.pop("toy_stage")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_stage_of_another_package_is_a_command_and_has_its_place_in_grids_and_plans(tmp_path, capsys):
+    config, data = registry.stage_named("toy").config, tmp_path / "data"
+    data.mkdir()
+    child = Node("toy", config(factor=5), (Node("toy", config(), (Weights("all-minilm-l6-v2"),), data),), data)
+    table = StudyTable("toy", "Toy", "", (Row("only", "Only"),))
+    experiment = Experiment(table, {"only": child}, evaluation=lambda model: model)
+    grid = Grid([experiment], 2, RunOptions("cpu", "fp32", Path("runs")))
+    plans = [plan(grid)]
+    compute_grid(grid, Engine(), lambda results: None)
+    plans.append(plan(grid))
+    assert [[stage for stage, *_ in found[1:]] for found in plans] == [
+        ["toy", "  toy", f"to do: {missing} of 4 stages"] for missing in (4, 0)
+    ]
+    results = sorted(json.loads(path.read_text()) for path in Path("runs").glob("toy-*/result.json"))
+    assert results == [2, 3, 5, 6]  # factors 2 and 5, one model each, seeds 0 and 1
+
+    assert main(["toy", "--help-all"]) == 0
+    assert "What the number of models is multiplied by." in capsys.readouterr().out
+    assert main(["toy", "--factor", "7", "--runs", "by-hand"]) == 0
+    printed, place = filter(None, capsys.readouterr().out.splitlines())
+    assert printed == "7"
+    assert json.loads(Path(place, "config.json").read_text()) == {"factor": 7, "seed": 0}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_stage_that_lacks_a_package_is_an_error(tmp_path):
+    (tmp_path / "toy_checkout").mkdir()
+    (tmp_path / "toy_checkout" / "stage.py").write_text("import not_installed_anywhere")
+    registry.stages.cache_clear()
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        registry.stages()

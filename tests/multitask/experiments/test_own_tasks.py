@@ -8,7 +8,6 @@ import re
 import shutil
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +68,7 @@ def write_rows(path: Path, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def tasks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tasks_file(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("own-tasks")
     write_rows(folder / "train.jsonl", 40)
     write_rows(folder / "dev.jsonl", 24)
@@ -84,7 +83,7 @@ def arguments(command: str, tasks_file: Path, tiny_encoder: Path, work: Path, *m
 
 
 @pytest.fixture(scope="module")
-def work(tasks_file: Path, tiny_encoder: Path, few_resamples: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work(tasks_file, tiny_encoder, few_resamples, tmp_path_factory) -> Path:
     """A folder with the runs, the report and the predictions of two seeds."""
     folder = tmp_path_factory.mktemp("table")
     places = ("--report", folder / "report", "--predictions", folder / "predictions", "--workers", 1, "--seeds", 2)
@@ -93,12 +92,12 @@ def work(tasks_file: Path, tiny_encoder: Path, few_resamples: None, tmp_path_fac
 
 
 @pytest.fixture(scope="module")
-def results(work: Path) -> TableResults:
+def results(work) -> TableResults:
     (results,) = PresetResults.read(work / "runs", "tasks").tables
     return results
 
 
-def test_rows_are_the_tasks_alone_and_together(work: Path, results: TableResults) -> None:
+def test_rows_are_the_tasks_alone_and_together(work, results):
     assert tuple(row.key for row in results.table.rows) == ROWS
     assert results.table.columns == NAMES
     record = PresetRecord.read(work / "runs", "tasks")
@@ -112,7 +111,7 @@ def test_rows_are_the_tasks_alone_and_together(work: Path, results: TableResults
             assert (trained["epochs"], trained["epoch_size"], trained["seed"]) == (2, 40, run.seed)
 
 
-def test_each_alone_has_the_scores_of_the_single_models_and_an_overall_score(results: TableResults) -> None:
+def test_each_alone_has_the_scores_of_the_single_models_and_an_overall_score(results):
     for task in NAMES:
         ours, single = results.scores["alone", task], results.scores[f"alone={task}", task]
         np.testing.assert_array_equal(ours.observed, single.observed)
@@ -122,7 +121,7 @@ def test_each_alone_has_the_scores_of_the_single_models_and_an_overall_score(res
     assert results.curves("scheduler=average", OVERALL) != []
 
 
-def test_overall_leaves_out_the_error_and_the_lowest_error_is_the_best(work: Path, results: TableResults) -> None:
+def test_overall_leaves_out_the_error_and_the_lowest_error_is_the_best(work, results):
     for row in ROWS[3:]:
         parts = [results.scores[row, task].observed.mean() for task in ("topic", "tags")]
         assert results.scores[row, OVERALL].observed.mean() == pytest.approx(fmean(parts))
@@ -132,12 +131,12 @@ def test_overall_leaves_out_the_error_and_the_lowest_error_is_the_best(work: Pat
     assert best(table, tags) == pytest.approx(max(results.mean(row, "tags") for row in (ROWS[1], *ROWS[3:])))
 
 
-def test_only_models_that_differ_from_the_reference_are_tested_and_each_counts_once(results: TableResults) -> None:
+def test_only_models_that_differ_from_the_reference_are_tested_and_each_counts_once(results):
     columns = (OVERALL, *NAMES)
     assert {*results.against_reference.index} == {(row, column) for row in ROWS[4:] for column in columns}
 
 
-def test_predictions_of_average_precision_are_probabilities(results: TableResults) -> None:
+def test_predictions_of_average_precision_are_probabilities(results):
     (run, *_) = results.runs["scheduler=average"]
     labels, predictions, *_ = run.answers["tags"]
     assert predictions.shape == labels.shape == (24, 3)
@@ -145,7 +144,7 @@ def test_predictions_of_average_precision_are_probabilities(results: TableResult
     assert run.scores["tags"] == pytest.approx(expected)
 
 
-def test_frames_hold_what_runs_hold(work: Path) -> None:
+def test_frames_hold_what_runs_hold(work):
     """Every number and every answer, also of several labels a row, with its type."""
     frames = GridFrames.load(work / "report" / SCORES, work / "report" / ANSWERS)
     read = GridFrames.of_runs(work / "runs", "tasks")
@@ -170,7 +169,7 @@ def test_frames_hold_what_runs_hold(work: Path) -> None:
         lambda path: path.write_bytes((path.parent / "results.parquet").read_bytes()),
     ],
 )
-def test_another_file_of_scores_is_one_clear_line(damage: Any, work: Path, tmp_path: Path) -> None:
+def test_another_file_of_scores_is_one_clear_line(damage, work, tmp_path):
     for name in (SCORES, "results.parquet"):
         shutil.copy(work / "report" / name, tmp_path)
     damage(tmp_path / SCORES)
@@ -180,9 +179,7 @@ def test_another_file_of_scores_is_one_clear_line(damage: Any, work: Path, tmp_p
     assert "\n" not in str(raised.value)
 
 
-def test_a_second_run_and_a_plan_find_everything_computed(
-    work: Path, tasks_file: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_and_a_plan_find_everything_computed(work, tasks_file, tiny_encoder, capsys):
     assert main(arguments("plan", tasks_file, tiny_encoder, work, "--seeds", 2)) == 0
     assert "to do: 0 of 22 stages" in capsys.readouterr().out
     changed = tasks_file.with_name("changed.toml")
@@ -191,7 +188,7 @@ def test_a_second_run_and_a_plan_find_everything_computed(
     assert "to do: 18 of 22 stages" in capsys.readouterr().out  # two tasks alone are trained as before
 
 
-def test_the_report_begins_with_the_best_model_and_its_first_dev_example(work: Path, tasks_file: Path) -> None:
+def test_the_report_begins_with_the_best_model_and_its_first_dev_example(work, tasks_file):
     page = (work / "report" / "report.md").read_text(encoding="utf-8")
     (part,) = re.findall(r"^## The best model\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
     row = json.loads(tasks_file.with_name("dev.jsonl").read_text().splitlines()[0])
@@ -203,7 +200,7 @@ def test_the_report_begins_with_the_best_model_and_its_first_dev_example(work: P
     assert "example" not in shown["Tags"]  # its metric compares probabilities
 
 
-def test_the_report_is_written_again_and_says_what_is_undefined(work: Path, tmp_path: Path) -> None:
+def test_the_report_is_written_again_and_says_what_is_undefined(work, tmp_path):
     """As if one seed's models of `topic` had predicted a constant."""
     runs = tmp_path / "runs"
     shutil.copytree(work / "runs", runs)
@@ -220,9 +217,7 @@ def test_the_report_is_written_again_and_says_what_is_undefined(work: Path, tmp_
     assert "nan" not in text.lower()
 
 
-def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(
-    tasks_file: Path, tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(tasks_file, tiny_encoder, tmp_path, capsys):
     given = arguments("plan", tasks_file, tiny_encoder, tmp_path)
     assert main([*given[: given.index("--schedulers")], "--schedulers", "all"]) == 0
     shown = capsys.readouterr().out
@@ -240,9 +235,7 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(
         ("--schedulers single", "--schedulers: scheduler single trains one task; name only one of topic, tags, stars"),
     ],
 )
-def test_what_cannot_be_a_table_is_refused(
-    more: str, line: str, tasks_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_a_table_is_refused(more, line, tasks_file, tmp_path, capsys):
     given = ["experiments", "plan", *more.split(), "--tasks-file", str(tasks_file), "--runs", str(tmp_path)]
     assert main(given) == 2
     assert capsys.readouterr().err.startswith(f"error: {line.replace('FILE', str(tasks_file))}")

@@ -3,7 +3,6 @@
 import threading
 import time
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,12 @@ from multitask.base.options import RunOptions
 from multitask.experiments.engines import Engine
 from multitask.experiments.run import run_preset
 from multitask.experiments.tables import Preset, Row, experiment
-from tests.multitask.experiments.conftest import Recipes, files
+from tests.multitask.experiments.conftest import files
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]
 
 
-def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_node_costs_nothing_but_time(recipes, tmp_path, monkeypatch):
     from ray.cluster_utils import Cluster
 
     from multitask.experiments.engines import Ray

@@ -1,7 +1,9 @@
-"""results.parquet: what is read is what was written, every number has its labels, and other files are refused."""
+"""Frames of results: what is read is what was written; and the progress of a grid."""
 
 import json
+import logging
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 from pyarrow import parquet
 
 from minbert.errors import InputError
+from multitask.experiments.grid import GridProgress
 from multitask.experiments.results import LINE, METADATA, Column, Description, Results, TableScores, frame_of
+from multitask.experiments.tables import Node
+from multitask.stages.settings import EvaluateConfig
 
 COLUMNS = (
     Column("overall", "mean", "Overall", True, 3, 2, 1, 0),
@@ -40,13 +45,13 @@ def table() -> TableScores:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     """The file of the table."""
     Results((table(),)).save(tmp_path / "results.parquet")
     return tmp_path / "results.parquet"
 
 
-def test_what_is_read_is_what_was_written(path: Path) -> None:
+def test_what_is_read_is_what_was_written(path):
     found = Results.load(path)
     pandas.testing.assert_frame_equal(found.to_pandas(), Results((table(),)).to_pandas())
     assert list(found.to_pandas().columns) == list(LINE)
@@ -54,7 +59,7 @@ def test_what_is_read_is_what_was_written(path: Path) -> None:
     assert str(found.to_pandas().seed.dtype) == "Int64"  # a missing seed does not turn the others into fractions
 
 
-def test_a_cell_has_its_mean_deviation_and_test(path: Path) -> None:
+def test_a_cell_has_its_mean_deviation_and_test(path):
     (found,) = Results.load(path).tables
     cell = found.cells.loc[("a", 0)]
     assert (cell["mean"], cell.deviation, cell.seeds) == (pytest.approx(0.6), pytest.approx(math.sqrt(0.02)), 2)
@@ -67,7 +72,7 @@ def test_a_cell_has_its_mean_deviation_and_test(path: Path) -> None:
     assert list(found.rows.start) == ["weights", "random weights"]
 
 
-def test_a_table_that_is_not_there_is_one_clear_line(path: Path) -> None:
+def test_a_table_that_is_not_there_is_one_clear_line(path):
     with pytest.raises(InputError, match=r"^no table 2; there are 1$"):
         Results.load(path).table("2")
 
@@ -98,9 +103,36 @@ def with_column(path: Path, name: str, value: str | None) -> None:
         lambda path: rewritten(path, version="one"),
     ],
 )
-def test_other_files_are_one_clear_line(damage: Any, path: Path) -> None:
+def test_other_files_are_one_clear_line(damage, path):
     damage(path)
     with pytest.raises(InputError) as raised:
         Results.load(path)
     assert str(raised.value).startswith(str(path))
     assert "\n" not in str(raised.value)
+
+
+# The progress of a grid: what is left follows from the stages that ended here.
+
+
+def test_what_is_left_is_what_stages_of_the_same_kind_took(recipes, monkeypatch, caplog):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    trained = [recipes.finetune(recipes.start), recipes.fuse(recipes.start)]
+    scored = [Node("evaluate", EvaluateConfig(), (model,), Path()) for model in trained]
+    names = {trained[0]: "finetune", trained[1]: "fuse", scored[0]: "first", scored[1]: "second"}
+    caplog.set_level(logging.INFO)
+    with GridProgress(names, names.__getitem__, live=False) as progress:
+        assert progress.seconds_left() is None
+        progress.began_stage(trained[0])
+        progress.began_stage(trained[1])
+        clock[0] += 30
+        progress.ended_stage(trained[0])
+        progress.began_stage(scored[0])
+        assert progress.seconds_left() == (0 + 30 + 30) / 2  # as long as finetune; fuse is late, and two run at once
+        clock[0] += 10
+        progress.ended_stage(scored[0], "bad luck")
+        assert progress.seconds_left() == (0 + 10) / 2
+        progress.left_out(scored[1])
+        assert progress.seconds_left() == 0
+    assert caplog.messages[0] == "[1/4] finetune: 30 s (0:30 so far, 0:30 left)"
+    assert caplog.messages[1].startswith("[2/4] first: failed: bad luck (0:40 so far")

@@ -1,15 +1,22 @@
-"""Experiments: all tables in their order, chosen by key, with recipes that begin with one start."""
+"""Experiments: all tables in their order, chosen by key; keys of rows come from points; damaged records are refused."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
+from pydantic import TypeAdapter
 
 from minbert.errors import InputError
-from multitask.base.runs import Weights
-from multitask.experiments.tables import Node
+from minbert.files import read_json
+from multitask.base.runs import FORMAT_VERSION, Weights
+from multitask.experiments.frames import GridFrames, RunResult
+from multitask.experiments.record import PresetRecord, duration
+from multitask.experiments.table_results import PresetResults
+from multitask.experiments.tables import Node, Row, StudyTable, key_of
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments
+from tests.studies.synthetic import TABLES, write_store
 
 NUMBERED = [str(number) for number in range(1, 11)]
 OTHERS = """batch-sizes batches best best-base best-parts components data-sizes decoupled decoupled-long domains figure2
@@ -18,7 +25,7 @@ objectives-suites pairs regularisation reviews schedulers shapes simulations spa
 sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives frozen objectives-supervised"""
 
 
-def test_no_table_is_lost_and_the_numbered_ones_come_first(recipes: Recipes) -> None:
+def test_no_table_is_lost_and_the_numbered_ones_come_first(recipes):
     experiments = all_experiments(recipes)
     tables = [experiment.table.key for experiment in experiments]
     assert tables[: len(NUMBERED)] == NUMBERED
@@ -28,7 +35,7 @@ def test_no_table_is_lost_and_the_numbered_ones_come_first(recipes: Recipes) -> 
         assert len(set(experiment.models.values())) == len(experiment.models)
 
 
-def test_every_row_but_the_test_scores_can_be_computed(recipes: Recipes) -> None:
+def test_every_row_but_the_test_scores_can_be_computed(recipes):
     missing = [
         (e.table.key, row.key) for e in all_experiments(recipes) for row in e.table.rows if row.key not in e.models
     ]
@@ -36,7 +43,7 @@ def test_every_row_but_the_test_scores_can_be_computed(recipes: Recipes) -> None
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_all_rows_of_a_preset_begin_with_one_start(name: PresetName) -> None:
+def test_all_rows_of_a_preset_begin_with_one_start(name):
     recipes = PRESETS[name]
     models = [model for experiment in all_experiments(recipes) for model in experiment.models.values()]
     nodes = {node for model in models for node in model.chain()}
@@ -47,14 +54,14 @@ def ensemble(recipes: Recipes) -> Node:
     return next(e.models["ensemble-dev"] for e in all_experiments(recipes) if e.table.key == "2")
 
 
-def test_a_seed_goes_along_the_whole_chain(recipes: Recipes) -> None:
+def test_a_seed_goes_along_the_whole_chain(recipes):
     model = ensemble(recipes)
     seeds = {getattr(node.config, "seed", None) for node in model.seeded(3).chain()}
     assert seeds == {3, None}  # an ensemble has none of its own
     assert model.seeded(3).seeded(0) == model
 
 
-def test_a_chain_has_every_stage_once_and_parents_first(recipes: Recipes) -> None:
+def test_a_chain_has_every_stage_once_and_parents_first(recipes):
     seen: list[Node] = []
     for node in ensemble(recipes).chain():
         assert node not in seen
@@ -68,26 +75,26 @@ def keys(name: PresetName, *tables: str) -> list[str]:
     return [experiment.table.key for experiment in load_preset(name, tables=tables or None).experiments]
 
 
-def test_tables_are_chosen_by_key_and_unknown_keys_are_listed() -> None:
+def test_tables_are_chosen_by_key_and_unknown_keys_are_listed():
     assert keys("sample", "7", "2") == ["2", "7"]
     with pytest.raises(InputError, match=r"no table 11; there are 1, 2,.*figure2"):
         load_preset("sample", tables=["2", "11"])
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in ONLY])
-def test_a_preset_runs_all_tables_but_those_on_request(name: PresetName) -> None:
+def test_a_preset_runs_all_tables_but_those_on_request(name):
     assert keys(name) == [e.table.key for e in all_experiments(PRESETS[name]) if not e.on_request]
     assert {*NUMBERED, "reviews", "figure2"} <= set(keys(name))
     assert not {"schedulers", "objectives", "best"} & set(keys(name))
 
 
 @pytest.mark.parametrize("name", ["best", "best-base"])
-def test_the_presets_of_the_best_recipes_run_their_own_tables(name: PresetName) -> None:
+def test_the_presets_of_the_best_recipes_run_their_own_tables(name):
     [best] = load_preset(name).experiments
     assert (best.table.key, list(best.models)) == (name, [name])
 
 
-def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
+def test_the_presets_of_the_gradient_paper_have_its_scripts_settings():
     bert, roberta = (
         {e.table.key: e.models for e in load_preset(name).experiments} for name in ("paradigm", "paradigm-roberta")
     )
@@ -114,7 +121,7 @@ def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
 
 
 @pytest.mark.parametrize(("key", "times"), [("objectives", 10), ("decoupled", 10 / 3)])
-def test_a_long_table_takes_ten_passes_over_the_sentences_and_looks_less_often(key: str, times: float) -> None:
+def test_a_long_table_takes_ten_passes_over_the_sentences_and_looks_less_often(key, times):
     usual, long = (load_preset("small", tables=[of]).experiments[0].models for of in (key, f"{key}-long"))
     assert list(long) == list(usual)
     for row, model in usual.items():
@@ -123,8 +130,110 @@ def test_a_long_table_takes_ten_passes_over_the_sentences_and_looks_less_often(k
         assert (model.config.evaluate_every, model.config.probe_every, epochs) == (8, 4, 10)
 
 
-def test_the_long_tables_share_their_trainings() -> None:
+def test_the_long_tables_share_their_trainings():
     objectives, decoupled = (
         load_preset("small", tables=[key]).experiments[0].models for key in ("objectives-long", "decoupled-long")
     )
     assert [row for row in objectives if objectives[row] == decoupled.get(row)] == ["infonce", "met"]
+
+
+# Tables: keys come from points, and rows that a key or a reader could not tell apart are refused.
+
+
+TABLE = StudyTable("1", "Title", "", (Row("a", "One"), Row("b", "Two")), reference="b")
+
+
+@pytest.mark.parametrize(
+    ("point", "key"),
+    [
+        ({"margin": 0.30}, "margin=0.3"),
+        ({"margin": 2.0, "limit": None}, "margin=2,limit=none"),
+        ({"loss": "vicreg", "components": ("weight", "ratio")}, "loss=vicreg,components=weight+ratio"),
+        ({"components": ()}, "components=none"),
+    ],
+)
+def test_a_key_is_made_from_a_point(point, key):
+    assert Row.at(point, "any label").key == key_of(point) == key
+
+
+def test_rows_differ_and_a_reference_is_the_key_of_one():
+    for second in (Row("a", "Two"), Row("b", "One")):
+        with pytest.raises(ValueError, match="two rows have the same key or label"):
+            StudyTable("1", "", "", (Row("a", "One"), second))
+    with pytest.raises(ValueError, match="no row has the key Two; there are a, b"):
+        replace(TABLE, reference="Two")
+
+
+def test_every_table_survives_json_and_has_short_ascii_keys():
+    read = TypeAdapter(StudyTable)
+    for name, recipes in PRESETS.items():
+        for table in (experiment.table for experiment in all_experiments(recipes)):
+            assert read.validate_json(json.dumps(asdict(table)), strict=True) == table, (name, table.key)
+            assert all(row.key.isascii() and " " not in row.key and len(row.key) < 60 for row in table.rows)
+
+
+def test_several_columns_have_means():
+    assert TABLE.score_columns == ("overall", "sentiment", "paraphrase", "similarity")
+    assert TABLE.tasks("overall") == TABLE.columns
+    grouped = replace(TABLE, columns=("a", "b", "c"), groups={"first": ("a", "b"), "second": ("c",)})
+    assert grouped.score_columns == ("first", "second", "a", "b", "c")
+    assert [grouped.tasks(column) for column in ("first", "c")] == [("a", "b"), ("c",)]
+    assert replace(TABLE, columns=("similarity",)).score_columns == ("similarity",)
+
+
+@pytest.mark.parametrize(
+    ("key", "title", "name"),
+    [("3", "Table 3: Title", "table-3"), ("figure2", "Figure 2: Title", "figure2"), ("best", "Title", "best")],
+)
+def test_tables_of_the_report_have_their_numbers(key, title, name):
+    table = replace(TABLE, key=key)
+    assert (table.numbered_title, table.name) == (title, name)
+
+
+# Records: a damaged one is refused in one line that says what to run again.
+
+
+def test_a_damaged_record_is_one_clear_error(tmp_path):
+    store = write_store(tmp_path, ["1"], seeds=1)
+    good = read_json(PresetRecord.path(store, "sample"))
+    for damaged in (
+        {**good, "format_version": FORMAT_VERSION - 1},
+        {"preset": "paper"},
+        {**good, "runs": [{**good["runs"][0], "chain": ["../elsewhere"]}]},
+        {**good, "runs": [{**good["runs"][0], "seed": "3"}]},
+        {**good, "tables": good["tables"][1:]},
+        {**good, "tables": [{**table, "rows": 2 * table["rows"]} for table in good["tables"]]},
+        [],
+    ):
+        PresetRecord.path(store, "paper").write_text(json.dumps(damaged))
+        with pytest.raises(InputError, match=r"experiments-paper\.json.*; run `multitask experiments run paper`"):
+            PresetRecord.read(store, "paper")
+
+
+def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_predictions():
+    table = TABLES["1"]
+    scored = {"measures": dict.fromkeys(table.columns, "accuracy")}
+    runs = tuple(
+        RunResult(
+            *("1", row.key, 0, name, name),
+            **scored,
+            keeps_model=kept,
+            numbers={**{task: {"accuracy": score} for task in table.columns}, "overall": {"mean": score}},
+        )
+        for row, name, kept, score in zip(
+            table.rows, ("fair", "good", "ensemble"), (True, True, False), (0.5, 0.7, 0.9), strict=False
+        )
+    )
+    record = PresetRecord("sample", "some-weights", "data", (), (table,), ())
+    for known, expected in ((runs, "good"), (runs[2:], "ensemble")):
+        found = PresetResults.of(GridFrames(record, known)).best_run(table.columns)
+        assert found is not None
+        assert found.model == expected
+    assert PresetResults.of(GridFrames(record, runs)).best_run(["sentiment"]) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "?"), (0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text

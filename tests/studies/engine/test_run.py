@@ -56,7 +56,7 @@ OF_THE_REPORT = (*map(str, range(1, 11)), "figure2", "negative-pairs")
 
 
 @pytest.fixture(scope="module")
-def preset(recipes: Recipes) -> Preset:
+def preset(recipes) -> Preset:
     together = recipes.finetune(recipes.start)
     broken = recipes.finetune(recipes.start, replace(recipes.multitask, heads=BROKEN))
     alone = recipes.finetune(recipes.nli(epochs=1), replace(recipes.multitask, tasks=("sentiment",)))
@@ -99,8 +99,8 @@ def artefacts(record: PresetRecord, table: str, row: str) -> list[tuple[object, 
 
 
 def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_nothing(
-    recipes: Recipes, preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    recipes, preset, tmp_path, monkeypatch
+):
     first = run(preset, tmp_path)
     assert artefacts(first, "1", "together") == artefacts(first, "2", "all three")
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 1, "evaluate": 3}
@@ -112,7 +112,7 @@ def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_noth
     assert contents(tmp_path) == before
 
 
-def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, tmp_path: Path) -> None:
+def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes, tmp_path):
     def preset(recipes: Recipes) -> Preset:
         models = {"None": recipes.finetune(recipes.start), "NLI": recipes.finetune(recipes.nli(epochs=1))}
         return preset_of(recipes, table("1", models))
@@ -125,13 +125,13 @@ def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, 
 
 
 @pytest.fixture(scope="module")
-def done(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> tuple[PresetRecord, Path]:
+def done(preset, tmp_path_factory) -> tuple[PresetRecord, Path]:
     """The preset, computed; no test changes the runs."""
     runs = tmp_path_factory.mktemp("done")
     return run(preset, runs), runs
 
 
-def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(done: tuple[PresetRecord, Path]) -> None:
+def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(done):
     record, runs = done
     assert [label for label, _ in record.failures] == ["Broken", "After the broken one"]
     for _, failed in record.failures:
@@ -144,9 +144,7 @@ def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(don
     assert PresetRecord.read(runs, "sample") == record
 
 
-def test_what_is_computed_of_an_unfinished_row_is_recorded(
-    recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_computed_of_an_unfinished_row_is_recorded(recipes, tmp_path, monkeypatch):
     def stop_after_pretraining(stage: Stage, *rest: Any) -> Run:
         if stage.name == "finetune":
             raise Interrupted(15)
@@ -160,7 +158,7 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
 
 
-def test_the_record_keeps_the_tables_of_earlier_runs(recipes: Recipes, preset: Preset, tmp_path: Path) -> None:
+def test_the_record_keeps_the_tables_of_earlier_runs(recipes, preset, tmp_path):
     first, second, _ = preset.experiments
     alone = table("2", {"Alone": second.models["alone"]})
     later = run(preset_of(recipes, alone), tmp_path)
@@ -180,7 +178,7 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes: Recipes, preset: P
     assert run(preset_of(recipes, first), tmp_path) == PresetRecord.read(tmp_path, "sample")
 
 
-def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recipes, tmp_path: Path) -> None:
+def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes, tmp_path):
     preset = preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))}))
     [one] = run(preset, tmp_path).runs
     two = run(preset, tmp_path, seeds=2).runs
@@ -192,9 +190,7 @@ def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recip
         assert [config["seed"] for config in configs] == [seed, seed]
 
 
-def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
-    done: tuple[PresetRecord, Path],
-) -> None:
+def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(done):
     record, runs = done
     [together] = record.of_row("1", "together")
     assert together.model is not None
@@ -211,7 +207,7 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
 
 
 @pytest.fixture(scope="module")
-def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Preset, PresetRecord, Path]:
+def whole(recipes, tmp_path_factory) -> tuple[Preset, PresetRecord, Path]:
     """Some tables, shortened, computed; the slow test of the papers' preset has every row of every table."""
     runs = tmp_path_factory.mktemp("whole") / "runs"
     with small_shapes():
@@ -250,7 +246,7 @@ def shortened(experiments: Iterable[Experiment]) -> Iterator[Experiment]:
         yield replace(whole, table=table, models=models)
 
 
-def test_rows_of_all_kinds_of_tables_are_computed(whole: tuple[Preset, PresetRecord, Path]) -> None:
+def test_rows_of_all_kinds_of_tables_are_computed(whole):
     preset, record, runs = whole
     assert [(name, run.error) for name, run in record.failures] == []
     assert record.tables == tuple(planned.table for planned in preset.experiments)
@@ -269,7 +265,7 @@ def test_rows_of_all_kinds_of_tables_are_computed(whole: tuple[Preset, PresetRec
     assert {path.name for path in runs.glob("*-*-*") if path.is_dir()} == record.artefacts()
 
 
-def test_runs_leave_what_the_study_reads(whole: tuple[Preset, PresetRecord, Path]) -> None:
+def test_runs_leave_what_the_study_reads(whole):
     results = PresetResults.read(whole[2], "sample")
     assert results.last_stage("simulations") is not None
     for _, runs in results.finished_tables["gradient"].rows:
@@ -279,9 +275,7 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, PresetRecord, Path
         assert [len(run.curve("similarity")) for run in runs] == [gradient_tables.EPOCHS]
 
 
-def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
-    whole: tuple[Preset, PresetRecord, Path],
-) -> None:
+def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(whole):
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
     assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
@@ -289,7 +283,7 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
 
 
 @pytest.fixture(scope="module")
-def narrow_base(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def narrow_base(sample_data, tmp_path_factory) -> Path:
     """A random encoder with bert-base's 12 layers of 12 heads, 24 wide in place of 768."""
     folder = tmp_path_factory.mktemp("narrow-base")
     return random_encoder(sample_vocabulary(sample_data), 12, folder, hidden_size=24, num_attention_heads=12)
@@ -301,9 +295,7 @@ def paper(recipes: Recipes, start: Path, data: Path, tables: Sequence[str] | Non
     return load_preset("paper", str(start), data, tables, recipes.suites_data, changes)
 
 
-def test_the_reports_tables_run_from_an_encoder_with_the_layers_of_bert_base(
-    recipes: Recipes, narrow_base: Path, grid_data: Path, tmp_path: Path
-) -> None:
+def test_the_reports_tables_run_from_an_encoder_with_the_layers_of_bert_base(recipes, narrow_base, grid_data, tmp_path):
     """Every kind of training that the report has; all rows are planned, and the slow test runs them."""
     whole = paper(recipes, narrow_base, grid_data, OF_THE_REPORT)
     planned = plan(Grid(whole.experiments, 1, RunOptions("cpu", "fp32", tmp_path)))
@@ -350,7 +342,7 @@ def steps_and_sentences(config: Any) -> tuple[int, int]:
     return sum(steps for steps, _ in parts), sum(sentences for _, sentences in parts)
 
 
-def test_the_page_about_the_report_has_its_stages_steps_and_sentences(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_the_page_about_the_report_has_its_stages_steps_and_sentences(tiny_encoder, tmp_path):
     preset = load_preset("paper", str(tiny_encoder), tmp_path, OF_THE_REPORT)
     nodes = list(Grid(preset.experiments, 1, RunOptions("cpu", "fp32", tmp_path)).stages)
     lines = {"pre-training": ("pretrain",), "fine-tuning": ("finetune",), "fusion": ("fuse",)}
@@ -363,9 +355,7 @@ def test_the_page_about_the_report_has_its_stages_steps_and_sentences(tiny_encod
 
 
 @pytest.mark.slow
-def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
-    recipes: Recipes, narrow_base: Path, grid_data: Path, tmp_path: Path
-) -> None:
+def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(recipes, narrow_base, grid_data, tmp_path):
     preset = paper(recipes, narrow_base, grid_data, [*OF_THE_REPORT, "pairs", "reviews", "simulations"])
     record = run(preset, tmp_path)
     assert [run_.error for _, run_ in record.failures] == []
@@ -373,9 +363,7 @@ def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
     assert len(record.runs) == sum(len(of.models) for of in preset.experiments)
 
 
-def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk_names_one(
-    whole: tuple[Preset, PresetRecord, Path], tmp_path: Path
-) -> None:
+def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk_names_one(whole, tmp_path):
     preset, _, runs = whole
     options, results = RunOptions("cpu", "fp32", runs), PresetResults.read(runs, "sample")
     expected = {
@@ -391,7 +379,7 @@ def test_prediction_files_of_the_best_models_are_whole_or_absent_and_a_full_disk
         assert {path.name: path.read_bytes() for path in output.iterdir()} == dict(list(expected.items())[:at])
 
 
-def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
+def test_missing_data_and_weights_are_one_error_before_anything_runs(preset, tmp_path):
     with pytest.raises(InputError, match="--data"):
         run(replace(preset, data=tmp_path / "none"), tmp_path)
     start = replace(preset.start, name=str(tmp_path))
@@ -400,9 +388,7 @@ def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Pre
     assert not list(tmp_path.iterdir())
 
 
-def test_command_line_runs_plans_reports_and_says_what_failed(
-    recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_line_runs_plans_reports_and_says_what_failed(recipes, tmp_path, monkeypatch, capsys):
     explodes = replace(recipes.reviews.optimizer, learning_rate=1e39)
     monkeypatch.setitem(PRESETS, "sample", replace(recipes, reviews=replace(recipes.reviews, optimizer=explodes)))
     places = ["--runs", str(tmp_path / "runs"), "--report", str(tmp_path / "report")]
@@ -438,9 +424,7 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
-def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(preset, tmp_path, monkeypatch, number):
     computed: list[str] = []
 
     def full(stage: Stage, *rest: Any) -> Run:
@@ -460,7 +444,7 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
     assert len(run(preset, tmp_path).failures) == 2  # the two broken rows
 
 
-def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes: Recipes, tmp_path: Path) -> None:
+def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes, tmp_path):
     """A grid fixes the threads of its jobs, whatever its process would use."""
     one = preset_of(recipes, table("1", {"Together": recipes.finetune(recipes.start)}))
     before, found = torch.get_num_threads(), []
@@ -479,7 +463,7 @@ def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes: Recipes, tmp_pa
     torch.set_num_threads(before)
 
 
-def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path, capsys):
     (tmp_path / "log").symlink_to("/dev/full")
     with engines._logged_to(tmp_path / "log"):
         logging.getLogger("multitask").warning("said")
@@ -496,8 +480,8 @@ def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: p
     ids=str,
 )
 def test_an_error_is_one_line_of_each_row_and_has_its_traceback_in_the_log_unless_a_disk_failed(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, traceback: bool
-) -> None:
+    preset, tmp_path, monkeypatch, error, said, traceback
+):
     def fail(*_: object) -> None:
         raise error
 

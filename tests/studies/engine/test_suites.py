@@ -39,7 +39,7 @@ ROWS = 20  # of a class
 
 
 @pytest.fixture(scope="module")
-def with_suites(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Recipes:
+def with_suites(recipes, tmp_path_factory) -> Recipes:
     """Of three sentences that are scored, some are trained on."""
     folder, data = tmp_path_factory.mktemp("senteval"), tmp_path_factory.mktemp("data")
     write_sts(folder)
@@ -54,14 +54,14 @@ def with_suites(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 @pytest.fixture(scope="module")
-def preset(with_suites: Recipes) -> Preset:
+def preset(with_suites) -> Preset:
     """One row."""
     line = Row("row", "Row"), with_suites.pretrain(with_suites.start, with_suites.views)
     return preset_of("sample", with_suites, (suites_experiment(with_suites, "suites", "Suites", "A note.", [line]),))
 
 
 @pytest.fixture(scope="module")
-def runs(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(preset, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transfer, "FOLDS", 4)
@@ -71,12 +71,12 @@ def runs(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(runs: Path) -> TableResults:
+def results(runs) -> TableResults:
     [results] = PresetResults.read(runs, "sample").tables
     return results
 
 
-def test_scores_are_those_of_the_command(with_suites: Recipes, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_the_command(with_suites, runs, monkeypatch):
     monkeypatch.setattr(transfer, "FOLDS", 4)
     run, *_ = PresetRecord.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
@@ -99,7 +99,7 @@ def test_scores_are_those_of_the_command(with_suites: Recipes, runs: Path, monke
             assert arrays[f"{name}_predictions"].mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
 
 
-def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:
+def test_columns_are_the_means_of_the_suites_and_their_tasks(results):
     assert results.table.score_columns == (*GROUPS, *chain(*GROUPS.values()))
     means = {column: results.mean("row", column) for column in results.table.score_columns}
     for group, names in GROUPS.items():
@@ -110,7 +110,7 @@ def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResul
     assert headings == ["STSBenchmark Spearman correlation", "MR accuracy", "STS"]
 
 
-def test_scores_on_what_was_trained_on_are_marked(with_suites: Recipes, runs: Path, results: TableResults) -> None:
+def test_scores_on_what_was_trained_on_are_marked(with_suites, runs, results):
     first = PresetRecord.read(runs, "sample").of_row("suites", "row")[0]
     seen = TrainedOn.of_folder(runs / str(first.model), "model")
     data = STSB.read(STSB.paths(with_suites.suites_data))
@@ -129,7 +129,7 @@ def test_scores_on_what_was_trained_on_are_marked(with_suites: Recipes, runs: Pa
     assert table.lines.groupby("task").seen.first()[["MR", TRANSFER, STS]].tolist() == [True, True, False]
 
 
-def test_a_limit_is_another_evaluation(with_suites: Recipes, tmp_path: Path) -> None:
+def test_a_limit_is_another_evaluation(with_suites, tmp_path):
     limited = replace(with_suites, suites=SuitesConfig(("sts",), limit=100))
     line = Row("row", "Row"), limited.pretrain(limited.start, limited.views)
     suites = suites_experiment(limited, "suites", "Suites", "A note.", [line])
@@ -145,7 +145,7 @@ def test_a_limit_is_another_evaluation(with_suites: Recipes, tmp_path: Path) -> 
     assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
 
 
-def test_a_missing_folder_is_found_before_anything_runs(with_suites: Recipes, preset: Preset, tmp_path: Path) -> None:
+def test_a_missing_folder_is_found_before_anything_runs(with_suites, preset, tmp_path):
     elsewhere = replace(with_suites, suites_data=tmp_path / "nowhere")
     experiments = tuple(replace(e, evaluation=elsewhere.on_suites) for e in preset.experiments)
     missing = replace(preset, experiments=experiments)
@@ -153,9 +153,7 @@ def test_a_missing_folder_is_found_before_anything_runs(with_suites: Recipes, pr
         run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), Engine())
 
 
-def test_a_missing_file_is_told_once_before_anything_runs(
-    with_suites: Recipes, preset: Preset, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_file_is_told_once_before_anything_runs(with_suites, preset, tmp_path, caplog):
     folder = tmp_path / "senteval"
     copytree(with_suites.suites_data, folder)
     (folder / "quora-dev.csv").unlink()
@@ -169,7 +167,7 @@ def test_a_missing_file_is_told_once_before_anything_runs(
     assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
 
 
-def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:
+def test_tables_on_suites_run_on_request_only(recipes):
     found = [experiment for experiment in all_experiments(recipes) if experiment.table.groups]
     pruning = {"sparsity", "sparsity-own", "sparsity-rewinding", "sparsity-encoders", "sparsity-scores"}
     assert {experiment.table.key for experiment in found} >= pruning | {"objectives-suites"}

@@ -19,7 +19,7 @@ Drawn = list[dict[str, CurvePoints]]
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+def drawn(monkeypatch) -> Drawn:
     """The lines of each figure, in place of drawing it."""
     found: Drawn = []
     monkeypatch.setattr(training_figures, "lines", lambda panels, *_, **__: found.append(panels[""]))

@@ -1,16 +1,22 @@
-"""The multi-task report's tables: every row of the report, equal rows are one recipe, the report's settings."""
+"""The multi-task report's tables, and the treebank's phrases: equal rows are one recipe, scored sentences left out."""
 
+import csv
 import json
+import shutil
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from minbert.errors import InputError
 from multitask.base.keys import changed_settings
 from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command, build, parse
 from multitask.cli.settings_file import settings_of
+from multitask.data.fetch import CHECKOUT
 from multitask.experiments.tables import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
@@ -18,9 +24,10 @@ from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.commands import COMMAND as EXPERIMENTS
-from studies.engine.presets import PRESETS, PresetName, load_preset
+from studies.engine.presets import PRESETS, load_preset
 from studies.engine.recipes import Recipes
 from studies.multitask_report.tables import BEST, TABLES, table
+from studies.multitask_report.treebank_phrases import main, read_trees, write_phrases
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary
 from tests.multitask.training.schedulers.toy import TASKS, tasks_of
@@ -34,13 +41,13 @@ def reported(recipes: Recipes) -> list[tuple[Experiment, Row]]:
     return [(experiment, row) for experiment in made for row in experiment.table.rows if row.published]
 
 
-def test_tables_have_the_reports_rows(recipes: Recipes) -> None:
+def test_tables_have_the_reports_rows(recipes):
     tables = {experiment.table.key: experiment.table for experiment in all_experiments(recipes)}
     assert {key: len(tables[key].rows) for key in ROWS} == ROWS
     assert len(reported(recipes)) == sum(ROWS.values())
 
 
-def test_trainings_of_all_tables_begin_with_new_heads_whatever_the_start(recipes: Recipes) -> None:
+def test_trainings_of_all_tables_begin_with_new_heads_whatever_the_start(recipes):
     """So rows differ by what the table says, and the key of a planned training needs no look at its start."""
     models = [model for experiment in all_experiments(recipes) for model in experiment.models.values() if model]
     configs = [node.config for model in models for node in model.chain() if node.stage in ("finetune", "fuse")]
@@ -48,14 +55,14 @@ def test_trainings_of_all_tables_begin_with_new_heads_whatever_the_start(recipes
     assert not any(config.keeps_heads for config in configs)
 
 
-def test_published_overall_scores_are_the_means_of_the_three(recipes: Recipes) -> None:
+def test_published_overall_scores_are_the_means_of_the_three(recipes):
     for _, row in reported(recipes):
         tasks = [score for column, score in row.published.items() if column != OVERALL]
         if OVERALL in row.published:
             assert row.published[OVERALL] == pytest.approx(sum(tasks) / 3, abs=0.0011)
 
 
-def test_rows_with_the_same_published_scores_are_one_recipe(recipes: Recipes) -> None:
+def test_rows_with_the_same_published_scores_are_one_recipe(recipes):
     equal = [(a, b) for a, b in combinations(reported(recipes), 2) if a[1].published == b[1].published]
     assert len(equal) == 8  # Table 2's in 5, 6, 8 and 10, Table 5's in 7 and 10
     for (first, row), (second, other) in equal:
@@ -63,7 +70,7 @@ def test_rows_with_the_same_published_scores_are_one_recipe(recipes: Recipes) ->
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_have_the_reports_epochs_of_pre_training(name: PresetName) -> None:
+def test_presets_have_the_reports_epochs_of_pre_training(name):
     lengths = {
         row: [node.config.epochs for node in model.chain() if isinstance(node.config, PretrainConfig)]
         for key in ("5", "8", "9")
@@ -81,7 +88,7 @@ def test_presets_have_the_reports_epochs_of_pre_training(name: PresetName) -> No
     }
 
 
-def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
+def test_the_paper_preset_has_the_settings_of_section_5_3():
     given = PRESETS["paper"].supervised
     assert (given.sources, given.epochs, given.select) == (("quora", "sentiment", "similarity"), 5, "last")
     models = [model for experiment in load_preset("paper").experiments for model in experiment.models.values()]
@@ -106,7 +113,7 @@ def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_all_ways_of_table_1_have_one_budget(name: PresetName) -> None:
+def test_all_ways_of_table_1_have_one_budget(name):
     models = table("1", PRESETS[name]).models.values()
     trained = {node.stage: node.config for model in models for node in model.chain() if node.stage != "mlm"}
     supervised, fusion, contrastive = trained["finetune"], trained["fuse"], trained["pretrain"]
@@ -118,7 +125,7 @@ def test_all_ways_of_table_1_have_one_budget(name: PresetName) -> None:
     assert contrastive.quora_share == fusion.contrastive.quora_share
 
 
-def test_every_seed_of_small_has_its_own_masked_language_modelling() -> None:
+def test_every_seed_of_small_has_its_own_masked_language_modelling():
     masked = PRESETS["small"].masked
     assert masked is not None
     assert masked.optimizer == OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1)
@@ -129,7 +136,7 @@ def test_every_seed_of_small_has_its_own_masked_language_modelling() -> None:
             assert (first.stage, first.config.seed) == ("mlm", 3)
 
 
-def test_labels_of_learning_rates_are_the_presets_own() -> None:
+def test_labels_of_learning_rates_are_the_presets_own():
     assert [row.label for row in table("10", PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
     supervised = PRESETS["paper"].supervised
     faster = replace(supervised, optimizer=replace(supervised.optimizer, learning_rate=1e-4))
@@ -138,7 +145,7 @@ def test_labels_of_learning_rates_are_the_presets_own() -> None:
     assert other.reference == "rate=2"
 
 
-def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
+def test_the_table_of_schedulers_has_all_of_them(recipes):
     models = table("schedulers", recipes).models
     sums = {"pcgrad", "gradvac", "graddrop", "config", "nash_mtl", "fairgrad"}
     texts = {key: f"{key}:reduction=mean" if key in sums else key for key in models}
@@ -147,15 +154,13 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
 
 
-def test_the_best_recipe_has_the_defaults_of_finetune_where_its_file_says_nothing() -> None:
+def test_the_best_recipe_has_the_defaults_of_finetune_where_its_file_says_nothing():
     assert BEST.heads == FinetuneConfig().heads
     assert BEST.optimizer == FinetuneConfig().optimizer
 
 
 @pytest.mark.parametrize(("key", "layers", "reads_jointly"), [("best", 6, False), ("best-base", 12, True)])
-def test_the_best_recipes_train_encoders_of_their_depth(
-    sample_data: Path, small_data: Path, tmp_path: Path, key: str, layers: int, reads_jointly: bool
-) -> None:
+def test_the_best_recipes_train_encoders_of_their_depth(sample_data, small_data, tmp_path, key, layers, reads_jointly):
     encoder = random_encoder(sample_vocabulary(sample_data), layers, tmp_path / "encoder")
     config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
     run = finetune(str(encoder), small_data, config, RunOptions(runs=tmp_path / "runs"))
@@ -169,7 +174,7 @@ def test_the_best_recipes_train_encoders_of_their_depth(
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: PresetName) -> None:
+def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name):
     models = table("regularisation", PRESETS[name]).models
     best, dropout = models["best"].config, models["encoder_dropout"].config
     parts = table("best-parts", PRESETS[name]).models
@@ -187,9 +192,7 @@ def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: Pr
 
 
 @pytest.mark.parametrize(("name", "form"), [("paper", "literal"), ("small", "bounded"), ("sample", "bounded")])
-def test_pre_trainings_maximise_the_loss_of_negative_pairs_as_the_report_does_or_bound_it(
-    name: PresetName, form: str
-) -> None:
+def test_pre_trainings_maximise_the_loss_of_negative_pairs_as_the_report_does_or_bound_it(name, form):
     models, others = table("negative-pairs", PRESETS[name]).models, table("4", PRESETS[name]).models
     assert (models["left_out"], models[form]) == (others["quora-positives"], others["quora"])
     [literal], [bounded] = models["literal"].needs, models["bounded"].needs
@@ -209,7 +212,7 @@ def planned(arguments: str) -> Preset:
     return loaded
 
 
-def test_the_command_line_changes_a_presets_size_and_loss_and_the_report_names_it() -> None:
+def test_the_command_line_changes_a_presets_size_and_loss_and_the_report_names_it():
     usual, small = planned("paper --tables 1,4,8"), planned("paper --tables 1,4,8 --epochs 3 --epoch-size 960")
     assert (usual.notes, small.notes) == (
         (),
@@ -232,3 +235,102 @@ def test_the_command_line_changes_a_presets_size_and_loss_and_the_report_names_i
     [pretraining] = changed.experiments[0].models["given"].needs
     assert pretraining.config.negative_pairs == "bounded"
     assert changed.notes == ("Not with the preset's own settings, but with --negative-pairs bounded.",)
+
+
+# Phrases are what a recursive walk over the trees finds, less every sentence that is scored.
+
+
+TREE = "(4 (3 (2 A) (3 gem)) (3 (2 ,) (3 (3 truly) (2 .))))"
+WORDS = st.text("abc'é&-$.", min_size=1, max_size=4)
+TREES = st.recursive(
+    st.tuples(st.integers(0, 4), WORDS),
+    lambda parts: st.tuples(st.integers(0, 4), st.lists(parts, min_size=1, max_size=3)),
+    max_leaves=8,
+)
+
+
+def written(tree) -> str:
+    label, inner = tree
+    return f"({label} {inner if isinstance(inner, str) else ' '.join(map(written, inner))})"
+
+
+def words(tree) -> list[str]:
+    return [tree[1]] if isinstance(tree[1], str) else [word for part in tree[1] for word in words(part)]
+
+
+def every_phrase(tree) -> list[tuple[str, int]]:
+    inner = [] if isinstance(tree[1], str) else [phrase for part in tree[1] for phrase in every_phrase(part)]
+    return [*inner, (" ".join(words(tree)), tree[0])]
+
+
+@given(st.lists(TREES, min_size=1, max_size=4))
+def test_every_node_of_a_tree_is_a_phrase(tmp_path_factory, trees):
+    path = tmp_path_factory.mktemp("trees") / "train.txt"
+    path.write_text("".join(f"{written(tree)}\n" for tree in trees), encoding="utf-8")
+    assert list(read_trees(path)) == [every_phrase(tree) for tree in trees]
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    folder = tmp_path / "data"
+    shutil.copytree(CHECKOUT / "sample", folder)
+    rows = "\tid\tsentence\tsentiment\n"
+    (folder / "ids-sst-train.csv").write_text(f"{rows}0\tx\tA gem , truly .\t4\n1\ty\tNo tree\t1\n", encoding="utf-8")
+    (folder / "ids-sst-dev.csv").write_text(f"{rows}0\tz\tTruly\t3\n", encoding="utf-8")
+    return folder
+
+
+def test_phrases_of_training_sentences_are_added_except_sentences_that_are_scored(data, tmp_path, capsys, monkeypatch):
+    trees = tmp_path / "train.txt"
+    punctuated = "(1 (1 (2 No) (0 (2 tree) (2 !))) (2 .))"
+    trees.write_text(f"{TREE}\n(1 (2 Other) (1 words))\n(2 (3 a) (2 gem))\n{punctuated}\n")
+    monkeypatch.setattr("sys.argv", ["treebank_phrases", str(data), str(trees), str(tmp_path / "new")])
+    main()
+    assert capsys.readouterr().out == f"{tmp_path}/new: 10 phrases added to 2 sentences\n"
+    with (tmp_path / "new" / "ids-sst-train.csv").open(encoding="utf-8", newline="") as file:
+        found = [(row["sentence"], row["sentiment"]) for row in csv.DictReader(file, delimiter="\t")]
+    phrases = [("A", "2"), ("gem", "3"), ("A gem", "3"), (",", "2"), (".", "2")]  # not "truly .", which the dev set has
+    variants = [("No", "2"), ("tree", "2"), ("!", "2"), ("tree !", "0"), ("No tree !", "1")]
+    assert found == [("A gem , truly .", "4"), ("No tree", "1")] * 3 + phrases + variants
+    for name in ("quora-dev.csv", "sts-test-student.csv", "ids-sst-dev.csv"):
+        assert (tmp_path / "new" / name).read_bytes() == (data / name).read_bytes()
+
+
+def test_training_rows_that_a_dev_or_test_set_has_are_left_out(data, tmp_path):
+    trees = tmp_path / "train.txt"
+    trees.write_text(f"{TREE}\n")
+    with (data / "ids-sst-train.csv").open("a", encoding="utf-8") as file:
+        file.write("2\tz\ttruly !\t4\n")
+    with (data / "sts-train.csv").open(encoding="utf-8", newline="") as file:
+        [pair, *others] = csv.DictReader(file, delimiter="\t")
+    with (data / "sts-test-student.csv").open("a", encoding="utf-8") as file:
+        file.write(f"9\tq\t{pair['sentence2'].upper()}\t{pair['sentence1']}\n")
+    assert write_phrases(data, trees, tmp_path / "new") == (2, 5)
+    with (tmp_path / "new" / "sts-train.csv").open(encoding="utf-8", newline="") as file:
+        left = [
+            (row["sentence1"], row["sentence2"], float(row["similarity"]))
+            for row in csv.DictReader(file, delimiter="\t")
+        ]
+    assert left == [(row["sentence1"], row["sentence2"], float(row["similarity"])) for row in others]
+
+
+@pytest.mark.parametrize(
+    "line", ["(3 (2 A) (4 gem)", "(5 (2 A) (4 gem))", "A gem", "(3 (2 A) (4 gem)))", "(3 A) (4 gem)", ""]
+)
+def test_what_is_no_tree_is_refused_and_nothing_is_written(data, tmp_path, line):
+    trees = tmp_path / "train.txt"
+    trees.write_text(f"{TREE}\n{line}\n")
+    with pytest.raises(InputError, match=r"train.txt:2: not a tree; expected a line such as"):
+        write_phrases(data, trees, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_path, capsys, monkeypatch):
+    trees = tmp_path / "train.txt"
+    trees.write_text("(1 (2 Other) (1 words))\n")
+    with pytest.raises(InputError, match=r"no tree of a sentence in .*ids-sst-train.csv"):
+        write_phrases(data, trees, tmp_path / "new")
+    monkeypatch.setattr("sys.argv", ["treebank_phrases", str(data), str(trees), str(data)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "exists already" in capsys.readouterr().err

@@ -50,7 +50,7 @@ class Between:
         (-0.02, 0.02, OPEN),
     ],
 )
-def test_the_verdict_on_a_number_is_that_of_its_interval(low: float, high: float, expected: Verdict) -> None:
+def test_the_verdict_on_a_number_is_that_of_its_interval(low, high, expected):
     """The margin is 0.01; the same of a number that must be below a bound, and of one with another bound."""
     assert verdict(Above("a", Between(low, high), margin=0.01)) == expected
     assert verdict(Below("a", Between(-high, -low), margin=0.01)) == expected
@@ -58,7 +58,7 @@ def test_the_verdict_on_a_number_is_that_of_its_interval(low: float, high: float
 
 
 @pytest.mark.parametrize(("low", "high", "expected"), [(0.001, 1, SHOWN), (-0.001, 1, OPEN), (-1, -0.001, NOT)])
-def test_without_a_margin_nothing_is_small_or_equivalent(low: float, high: float, expected: Verdict) -> None:
+def test_without_a_margin_nothing_is_small_or_equivalent(low, high, expected):
     assert verdict(Above("a", Between(low, high))) == expected
 
 
@@ -83,7 +83,7 @@ class Decided:
 
 
 @given(st.lists(st.floats(1e-4, 0.1), min_size=1, max_size=12), st.sampled_from([1.0, -1.0]))
-def test_claims_are_corrected_as_holm_says(p_values: list[float], sign: float) -> None:
+def test_claims_are_corrected_as_holm_says(p_values, sign):
     claims = [Above(str(p), Decided(sign, p)) for p in p_values]
     at = levels(claims)
     wanted = SHOWN if sign > 0 else NOT
@@ -94,7 +94,7 @@ def test_claims_are_corrected_as_holm_says(p_values: list[float], sign: float) -
     assert (at.refute if sign > 0 else at.show) == pytest.approx(LEVEL / len(claims))
 
 
-def test_a_claim_below_the_margin_stays_in_the_count() -> None:
+def test_a_claim_below_the_margin_stays_in_the_count():
     """It could still be shown wrongly to be above the margin."""
     small, other = Above("a", Decided(0.001, 0.001), margin=0.01), Above("b", Decided(1, 0.04))
     at = levels([small, other])
@@ -104,7 +104,7 @@ def test_a_claim_below_the_margin_stays_in_the_count() -> None:
     assert [verdict(of, levels([large, other])) for of in (large, other)] == [SHOWN, SHOWN]
 
 
-def test_claims_that_results_could_not_decide_and_earlier_readings_count() -> None:
+def test_claims_that_results_could_not_decide_and_earlier_readings_count():
     claims = [Above("a", Decided(1, 0.02))]
     assert levels(claims, tests=4) == Levels(LEVEL / 4, LEVEL / 4)
     assert levels(claims, level=LEVEL / 5) == Levels(LEVEL / 5, LEVEL / 5)
@@ -129,7 +129,7 @@ def status(statement: Statement) -> Verdict:
     return decided(statement, Levels())[0]
 
 
-def test_parts_decide_together() -> None:
+def test_parts_decide_together():
     shown, small = Above("a", Between(1, 2), margin=0.01), Above("b", Between(0.002, 1), margin=0.01)
     fails, unsure = Above("c", Between(-0.001, 0.001), margin=0.01), Above("d", Between(-1, 1), margin=0.01)
     assert [status(Every(of)) for of in ([shown], [shown, small], [shown, small, unsure], [shown, unsure, fails])] == [
@@ -141,7 +141,7 @@ def test_parts_decide_together() -> None:
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6), st.floats(0.01, 1), st.sampled_from([0.05, 0.01]))
-def test_the_opposite_of_every_is_some(values: list[float], width: float, level: float) -> None:
+def test_the_opposite_of_every_is_some(values, width, level):
     parts = [Above("a", Known(value, width)) for value in values]
     opposites = [Below("a", Known(value, width)) for value in values]
     assert (Every(parts).fails_by(level) > 0) == (Some(opposites).holds_by(level) > 0)
@@ -151,14 +151,14 @@ def test_the_opposite_of_every_is_some(values: list[float], width: float, level:
     assert not (Every(parts).holds_by(level) > 0 and Every(parts).fails_by(level) > 0)
 
 
-def test_what_results_lack_keeps_them_from_one_answer_only() -> None:
+def test_what_results_lack_keeps_them_from_one_answer_only():
     yes, no = Above("a", Known(1, 0.1)), Above("a", Known(-1, 0.1))
     assert [status(Every([of], can="show")) for of in (yes, no)] == [SHOWN, OPEN]
     assert [status(Every([of], can="refute")) for of in (yes, no)] == [OPEN, NOT]
     assert "too short" in decided(Every([no], note="too short", can="show"), Levels())[1]
 
 
-def test_an_opposite_of_its_own_refutes() -> None:
+def test_an_opposite_of_its_own_refutes():
     open_, shown = Above("a", Known(0, 1)), Above("b", Known(9, 1))
     assert [status(Every([a], opposite=b)) for a, b in ((shown, open_), (open_, shown), (open_, open_))] == [
         SHOWN, NOT, OPEN
@@ -166,7 +166,7 @@ def test_an_opposite_of_its_own_refutes() -> None:
     assert status(Some([], opposite=open_)) == OPEN
 
 
-def test_an_open_claim_tells_what_it_could_have_shown() -> None:
+def test_an_open_claim_tells_what_it_could_have_shown():
     evidence = decided(Above("A less B", Known(0.0, 0.1)), Levels())[1]
     found, power = evidence.split("; ")
     assert found == "A less B 0.000 [−0.230, +0.230]"
@@ -187,7 +187,7 @@ def test_an_open_claim_tells_what_it_could_have_shown() -> None:
     assert Below("a", Known(0, 0.1), bound=0.5).least(LEVEL)[1] == "a +0.040"
 
 
-def test_the_number_that_decides_fits_the_verdict() -> None:
+def test_the_number_that_decides_fits_the_verdict():
     fails, open_ = Above("fails", Known(0, 0.001), margin=0.01), Above("open", Known(-0.01, 0.01), margin=0.01)
     shown, surer = Above("shown", Known(1, 0.1)), Above("surer", Known(2, 0.1))
     a_little = Above("a little", Known(0.005, 0.001), margin=0.01)
@@ -207,7 +207,7 @@ def test_the_number_that_decides_fits_the_verdict() -> None:
     assert Some([]).deciding(LEVEL, "open") is None
 
 
-def test_the_number_that_decides_has_the_level_that_decides() -> None:
+def test_the_number_that_decides_has_the_level_that_decides():
     parts = [Above(name, Known(0, 1)) for name in "abc"]
     assert [of.deciding(0.03, "open")[1] for of in (Every(parts), Some(parts))] == [0.03, 0.03]  # type: ignore[index]
     shown = Some([Above("a", Known(9, 1)), Above("b", Known(0, 1))])

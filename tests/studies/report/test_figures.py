@@ -1,33 +1,36 @@
-"""Figures have all marks where the numbers are, lines can be told apart, and bands say no more than they know."""
+"""Figures have all marks where the numbers are; the written study has every claim and figure, and stands alone."""
 
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from matplotlib.figure import Figure
 
 from multitask.experiments import figures
-from multitask.experiments.figures import (
-    Interval,
-    Picture,
-    intervals,
-    over_seeds,
-    standalone,
-    sweeps,
-    table_picture,
-)
+from multitask.experiments import table_results as preset_results
+from multitask.experiments.figures import Interval, Picture, intervals, over_seeds, standalone, sweeps, table_picture
 from multitask.experiments.frames import RunResult
+from multitask.experiments.record import PresetRecord
 from multitask.experiments.report import Section, conflicts
-from multitask.experiments.results import Column, Description, TableScores, frame_of
+from multitask.experiments.results import Column, Description, TableScores, frame_of, scores_as_data
+from multitask.experiments.table_results import PresetResults
 from multitask.experiments.tables import Row
+from studies.report.study_page import write_study
+from studies.study import all_studies
+from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
+from tests.studies.report.test_report import Page, tables_below
+from tests.studies.synthetic import SEEDS, write_store
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+def drawn(monkeypatch) -> list[Figure]:
     """The figures that are rendered in a test."""
     found: list[Figure] = []
     render = figures.render
@@ -39,12 +42,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return found
 
 
-def test_seeds_that_end_early_shorten_the_mean() -> None:
+def test_seeds_that_end_early_shorten_the_mean():
     (point,) = over_seeds([[(1, 0.1), (2, 0.3)], [(1, 0.3)]])
     assert point == pytest.approx((1, 0.2, 0.2 - np.sqrt(0.02), 0.2 + np.sqrt(0.02)))
 
 
-def test_a_picture_of_its_own_file_has_size_colour_text_and_caption() -> None:
+def test_a_picture_of_its_own_file_has_size_colour_text_and_caption():
     svg = intervals({"A & B": {"row": Interval(0.5, 0.4, 0.6)}}, "Title <&>")
     assert 'aria-label="Title &lt;&amp;&gt;"' in svg
     assert "<title>Title &lt;&amp;&gt;</title>" in svg
@@ -71,7 +74,7 @@ def table(points: Mapping[str, Mapping[str, Any]], means: Mapping[str, float], c
     return TableScores(Description("t", "t", "Title", "", next(iter(means)), tuple(about), "w"), frame_of(found))
 
 
-def test_marks_stand_where_the_numbers_are(drawn: list[Figure]) -> None:
+def test_marks_stand_where_the_numbers_are(drawn):
     rows = 25
     means = {f"r{number}": 0.4 + 0.01 * number for number in range(rows)}
     table_picture(table({}, means))
@@ -92,7 +95,7 @@ def test_marks_stand_where_the_numbers_are(drawn: list[Figure]) -> None:
     assert told == {"mean and 95% interval", "each seed", "published"}
 
 
-def test_a_sweep_has_a_line_for_each_loss(drawn: list[Figure]) -> None:
+def test_a_sweep_has_a_line_for_each_loss(drawn):
     points = {f"{loss}{size}": {"loss": loss, "size": size} for loss in ("plain", "other") for size in (1024, 16, 64)}
     assert list(sweeps(table(points, {key: 0.1 * place for place, key in enumerate(points)}))) == ["size"]
     (figure,) = drawn
@@ -104,7 +107,7 @@ def test_a_sweep_has_a_line_for_each_loss(drawn: list[Figure]) -> None:
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, True), (7, True), (8, False)])
-def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn: list[Figure], count: int, shown: bool) -> None:
+def test_a_sweep_has_as_many_lines_as_there_are_colours_at_most(drawn, count, shown):
     points = {f"{loss} {size}": {"loss": f"L{loss}", "size": size} for loss in range(count) for size in (1, 2, 3)}
     assert list(sweeps(table(points, dict.fromkeys(points, 0.5)))) == ["size"] * shown
     assert [len(figure.axes[0].lines) for figure in drawn] == [count] * shown
@@ -121,7 +124,7 @@ def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:
     return conflicts(SimpleNamespace(tables=[SimpleNamespace(rows=rows) for rows in made]))  # type: ignore[arg-type]
 
 
-def test_a_panel_for_each_row_whose_conflicts_were_watched(drawn: list[Figure]) -> None:
+def test_a_panel_for_each_row_whose_conflicts_were_watched(drawn):
     first = watched("0", [{"a": 1.0, "cosine a/b": 0.1, "cosine a/c": -0.2}, {"a": 1.0, "cosine a/b": 0.3}])
     second = watched("1", [{"cosine a/b": 0.2, "cosine a/c": -0.4}] * 2)
     plain = watched("2", [{"a": 1.0, "a positive cosine": 0.5}])
@@ -132,3 +135,71 @@ def test_a_panel_for_each_row_whose_conflicts_were_watched(drawn: list[Figure]) 
     assert found["a/b"] == pytest.approx([0.15, 0.25])
     assert found["a/c"] == pytest.approx([-0.3, np.nan], nan_ok=True)  # an evaluation without a look is a gap
     assert section({"Plain": (plain,)}, {"Nothing finished": ()}) is None
+
+
+# The written study: the page has every claim and figure, stands alone, and depends on no label.
+
+
+STUDIED = ("simulations", "objectives", "gradient")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("study") / "runs"
+    return write_store(folder, STUDIED, as_published, falls_as_published, probed_as_published, SEEDS)
+
+
+@pytest.fixture(scope="module")
+def results(store) -> PresetResults:
+    return PresetResults.read(store, "sample")
+
+
+@pytest.fixture(scope="module")
+def report(store, results) -> Path:
+    """The study alone, without the rest of the report."""
+    assert write_study(results, store.parent / "report")
+    return store.parent / "report"
+
+
+def judged(results: PresetResults) -> pandas.DataFrame:
+    return pandas.concat([study.judge(results) for study in all_studies()], ignore_index=True)
+
+
+def test_the_page_has_every_claim_and_stands_alone(results, report):
+    markdown, html = ((report / name).read_text(encoding="utf-8") for name in ("study.md", "study.html"))
+    found, page = judged(results), Page(html)
+    (counts,) = tables_below(markdown, "# The study")
+    numbers = {name: list(map(int, cells)) for name, cells in counts.items() if "(" in name}
+    assert sum(map(sum, numbers.values())) == len(found) > 80
+    beyond = {name: of for name, of in numbers.items() if name.endswith(", beyond the paper")}
+    assert sum(map(sum, beyond.values())) == (found.kind == "beyond the paper").sum() > 2
+    assert not any(of[-1] for of in beyond.values())  # theorems are the papers' own
+    assert markdown.count("*Beyond the paper.* ") == sum(map(sum, beyond.values()))
+    assert {"shown", "theorem"} < set(found.status)
+    assert "://" not in html
+    assert "<script" not in html
+    assert {reference for reference in page.references if reference[0] != "#" and reference[:5] != "data:"} == {
+        "index.html"
+    }
+    assert "Beware." in html
+    assert all(figure["role"] == "img" and figure["aria-label"] for figure in page.figures)
+    figures = re.findall(r"\]\((study/[^)]+\.svg)\)", markdown)
+    assert sorted(figures) == sorted(path.relative_to(report).as_posix() for path in (report / "study").iterdir())
+    assert len(page.figures) == len(figures) > 10
+    assert not re.search(r"\bnan\b|#010203", html)
+
+
+def test_labels_decide_nothing(store, results, monkeypatch):
+    """With every label reworded, verdicts and numbers are the same."""
+    monkeypatch.setattr(preset_results, "Samples", lambda runs: results.tables[0].samples)  # computed once
+    record = PresetRecord.read(store, "sample")
+    reworded = tuple(
+        replace(table, title="T", note="N", rows=tuple(replace(row, label=f"@{n}") for n, row in enumerate(table.rows)))
+        for table in record.tables
+    )
+    replace(record, tables=reworded).write(store)
+    other = PresetResults.read(store, "sample")
+    record.write(store)
+    assert list(judged(other).status) == list(judged(results).status)
+    before, after = (scores_as_data(of).to_pandas().drop(columns="label") for of in (results, other))
+    pandas.testing.assert_frame_equal(before, after)

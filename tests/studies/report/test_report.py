@@ -105,7 +105,7 @@ def published(*scores: float | None) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(tmp_path_factory) -> Path:
     """A store that no test changes, and its report beside it.
 
     Three tables and a figure: rows that share a stage, a row of one task, failed runs, a row only published.
@@ -139,12 +139,12 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(reported: Path) -> TableResults:
+def results(reported) -> TableResults:
     return PresetResults.read(reported, "sample").tables[0]
 
 
 @pytest.fixture
-def store(reported: Path, tmp_path: Path) -> Path:
+def store(reported, tmp_path) -> Path:
     """A store that a test may change."""
     return Path(shutil.copytree(reported, tmp_path / "runs"))
 
@@ -175,7 +175,7 @@ def pages(store: Path) -> tuple[str, str]:
     return (folder / "index.html").read_text(encoding="utf-8"), (folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scores(reported: Path) -> None:
+def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scores(reported):
     table = tables_below(pages(reported)[1], "Table 3")[0]
     good, alone = table["Good"], table["Alone"]
     for place, (column, paper) in enumerate(zip((OVERALL, *TASKS), ("0.600", "0.500", "0.700", "0.600"), strict=True)):
@@ -190,7 +190,7 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scor
     assert "Other_1 (reference)" in table
 
 
-def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported: Path) -> None:
+def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported):
     found = parquet.read_table(reported.parent / "report" / "scores.parquet").to_pylist()
     assert {line["table"] for line in found} == {"3", "one", "figure2"}
     lines = [line for line in found if (line["table"], line["row"], line["seed"]) == ("3", "good", 1)]
@@ -206,20 +206,20 @@ def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported: Pat
     assert {line["label"] for line in of_run} == {"Good"}
 
 
-def test_a_report_is_the_same_from_its_two_frames_without_any_run(reported: Path, tmp_path: Path) -> None:
+def test_a_report_is_the_same_from_its_two_frames_without_any_run(reported, tmp_path):
     frames = [reported.parent / "report" / name for name in (SCORES, ANSWERS)]
     render(PresetResults.of(GridFrames.load(*frames)), tmp_path / "report")
     assert pages(tmp_path / "runs") == pages(reported)
 
 
-def test_without_answers_intervals_are_over_seeds_alone(reported: Path) -> None:
+def test_without_answers_intervals_are_over_seeds_alone(reported):
     frames = GridFrames.load(reported.parent / "report" / SCORES)
     found, scores = PresetResults.of(frames).tables[0], read_scores(reported, "good", "similarity")
     expected = stats.t.interval(0.95, 1, fmean(scores), stats.sem(scores))
     assert found.interval("good", "similarity") == pytest.approx(expected, rel=1e-2)
 
 
-def test_the_file_of_results_has_the_scores_of_the_runs_and_their_tests(reported: Path, results: TableResults) -> None:
+def test_the_file_of_results_has_the_scores_of_the_runs_and_their_tests(reported, results):
     file = Results.load(reported.parent / "report" / "results.parquet")
     assert [table.description.table for table in file.tables] == ["3", "one", "figure2"]  # nothing of "failed"
     lines = file.table("3").lines
@@ -238,7 +238,7 @@ def test_the_file_of_results_has_the_scores_of_the_runs_and_their_tests(reported
     assert list(only.published) == [0.7] * 4
 
 
-def test_orderings_count_pairs_that_the_published_scores_tell_apart(reported: Path, results: TableResults) -> None:
+def test_orderings_count_pairs_that_the_published_scores_tell_apart(reported, results):
     papers = {row.key: row.published for row in results.table.rows}
     columns = Results.load(reported.parent / "report" / "results.parquet").table("3").description.columns
     for column in columns:
@@ -257,7 +257,7 @@ def test_orderings_count_pairs_that_the_published_scores_tell_apart(reported: Pa
     assert pages(reported)[1].count("| Good | Alone | Sentiment | ") == 1
 
 
-def test_rows_of_different_numbers_of_updates_show_them(store: Path) -> None:
+def test_rows_of_different_numbers_of_updates_show_them(store):
     assert "Steps" not in first_table(store)[1]["Row"]  # all have the same
     for seed in (0, 1):
         path = store / f"pretrain-3-good-{seed}" / "metrics.jsonl"
@@ -274,7 +274,7 @@ def test_rows_of_different_numbers_of_updates_show_them(store: Path) -> None:
     ]
 
 
-def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(reported: Path, store: Path) -> None:
+def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(reported, store):
     title = "“Contrastive Learning for Generalizable Sentence Embeddings” (CS224N)"
     page = pages(reported)[1]
     first_screen, table = page.partition("## ")[0], page.partition("## Table 3")[2].partition("Differences to")[0]
@@ -289,7 +289,7 @@ def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(
     assert "±" not in pages(store)[1]
 
 
-def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
+def test_rows_of_different_dev_sets_are_not_compared(store):
     for seed in (0, 1):
         path = store / f"evaluate-3-good-{seed}" / "predictions.npz"
         with np.load(path) as arrays:
@@ -299,7 +299,7 @@ def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
     assert set(found.against_reference.loc["good"].index) == {"paraphrase", "similarity"}
 
 
-def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported: Path) -> None:
+def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported):
     html, markdown = pages(reported)
     page = Page(html)
     assert "://" not in html
@@ -323,7 +323,7 @@ def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported: 
     assert re.search(r"(?<!\\)<b>&", re.sub("`[^`]*`", "", markdown)) is None  # in code it is text anyway
 
 
-def test_an_ensemble_chosen_by_its_dev_scores_is_not_compared(store: Path) -> None:
+def test_an_ensemble_chosen_by_its_dev_scores_is_not_compared(store):
     members = {name: {"scores": {"sentiment": 0.5}} for name in ("a", "b")}
     for seed in (0, 1):
         change(store, seed, selected_on_dev=True, members=members)
@@ -334,7 +334,7 @@ def test_an_ensemble_chosen_by_its_dev_scores_is_not_compared(store: Path) -> No
     assert "good" not in found.against_reference.index.get_level_values(0)
 
 
-def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(store: Path) -> None:
+def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(store):
     for seed in (0, 1):
         overlap = {"sentiment": {"rows": SUITE_EXAMPLES, "rows_seen": seed, "clean": 0.25}}
         change(store, seed, overlap=overlap)
@@ -347,7 +347,7 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
     assert overlaps["Good"][3] == "0.250"
 
 
-def test_latex_tables_are_whole(reported: Path) -> None:
+def test_latex_tables_are_whole(reported):
     paths = sorted((reported.parent / "report" / "tables").iterdir())
     assert [path.name for path in paths] == ["one.tex", "table-3.tex"]
     text = paths[1].read_text()
@@ -363,7 +363,7 @@ def test_latex_tables_are_whole(reported: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
-def test_latex_reads_the_tables(reported: Path, tmp_path: Path) -> None:
+def test_latex_reads_the_tables(reported, tmp_path):
     paths = sorted((reported.parent / "report" / "tables").iterdir())
     inputs = "".join(rf"\input{{{path.as_posix()}}}" for path in paths)
     whole = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
@@ -374,7 +374,7 @@ def test_latex_reads_the_tables(reported: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_the_same_bytes_again_without_models(reported: Path, tmp_path: Path) -> None:
+def test_the_command_writes_the_same_bytes_again_without_models(reported, tmp_path):
     """Where nothing that has weights can be made, not even a layer."""
     command = ["report", "sample", "--runs", str(reported), "--report", str(tmp_path / "report")]
     program = (
@@ -386,7 +386,7 @@ def test_the_command_writes_the_same_bytes_again_without_models(reported: Path, 
     assert pages(tmp_path / "runs") == pages(reported)
 
 
-def test_a_preset_never_run_and_an_edited_score_are_one_clear_error(store: Path, tmp_path: Path) -> None:
+def test_a_preset_never_run_and_an_edited_score_are_one_clear_error(store, tmp_path):
     with pytest.raises(InputError, match=r"multitask experiments .*paper"):
         write_report(store, "paper", tmp_path / "report")
     path = store / "evaluate-3-good-0" / "evaluation.json"

@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +19,7 @@ from tests.studies.synthetic import without_rows, write_store
 
 
 @pytest.mark.parametrize("exponent", [1.2, 3])
-def test_differences_of_measures_are_paired(exponent: float) -> None:
+def test_differences_of_measures_are_paired(exponent):
     a, b = ({seed: 0.02 * seed**power for seed in range(4)} for power in (exponent, 1))
     difference = measured([(1, a), (-1, b)])
     assert difference is not None
@@ -31,13 +30,13 @@ def test_differences_of_measures_are_paired(exponent: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def gradient(tmp_path_factory: pytest.TempPathFactory) -> TableResults:
+def gradient(tmp_path_factory) -> TableResults:
     runs = write_store(tmp_path_factory.mktemp("runs"), ["gradient"], as_published, probe=probed_as_published)
     [results] = PresetResults.read(runs, "sample").tables
     return results
 
 
-def test_other_rows_change_no_contrast(gradient: TableResults) -> None:
+def test_other_rows_change_no_contrast(gradient):
     rows = gradient.table.rows[:2]
     weights = {rows[0].key: 1, rows[1].key: -1}
     alone = replace(gradient, table=replace(gradient.table, rows=rows))
@@ -46,7 +45,7 @@ def test_other_rows_change_no_contrast(gradient: TableResults) -> None:
     assert found.interval() == gradient.contrast(weights, "similarity").interval()
 
 
-def test_a_row_with_one_seed_is_not_tested_where_others_have_several(gradient: TableResults) -> None:
+def test_a_row_with_one_seed_is_not_tested_where_others_have_several(gradient):
     first, second = (row.key for row in gradient.table.rows[:2])
     less = replace(gradient, runs={**gradient.runs, first: gradient.runs[first][:1]})
     assert less.contrast({first: 1, second: -1}, "similarity") is None
@@ -56,7 +55,7 @@ def test_a_row_with_one_seed_is_not_tested_where_others_have_several(gradient: T
     assert np.isfinite(single.interval(first, "similarity")).all()
 
 
-def test_a_model_that_all_seeds_share_varies_over_examples_alone(gradient: TableResults) -> None:
+def test_a_model_that_all_seeds_share_varies_over_examples_alone(gradient):
     first, second, *_ = (row.key for row in gradient.table.rows)
     [one, *_], varied = gradient.runs[first], gradient.runs[second]
     shared = replace(gradient, runs={first: tuple(replace(one, seed=seed) for seed in range(3)), second: varied})
@@ -64,14 +63,14 @@ def test_a_model_that_all_seeds_share_varies_over_examples_alone(gradient: Table
     assert shared.interval(first, "similarity") == pytest.approx(tuple(np.quantile(draws, (0.025, 0.975))))
 
 
-def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
+def test_a_contrast_needs_every_row(gradient):
     weights = {"defaults": 1.0, "ratio=2": -1.0}
     assert gradient.contrast(weights, "similarity") is not None
     assert gradient.contrast({**weights, "ratio=3": 1.0}, "similarity") is None
     assert without_rows(gradient, "ratio=2").contrast(weights, "similarity") is None
 
 
-def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults) -> None:
+def test_the_end_of_training_is_its_last_line_or_nothing(gradient):
     run = gradient.runs["defaults"][0]
     lines = deepcopy(run.history)
     seen = lines[-1]["numbers"]["training"]
@@ -82,7 +81,7 @@ def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults)
     assert last("distance gap")(replace(run, history=lines)) is None
 
 
-def test_probed_values_are_found_by_their_exact_names(gradient: TableResults) -> None:
+def test_probed_values_are_found_by_their_exact_names(gradient):
     run = gradient.runs["defaults"][0]
     assert [step for step, _ in run.probed("distance gap")] == [8, 16, 24]
     assert run.probed("ratio") == run.probed("gap") == []  # the median is another statistic, and a part is none
@@ -90,7 +89,7 @@ def test_probed_values_are_found_by_their_exact_names(gradient: TableResults) ->
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_differences_are_significant_from_the_size_that_is_told(tmp_path: Path, noise: float) -> None:
+def test_differences_are_significant_from_the_size_that_is_told(tmp_path, noise):
     """Of rows whose scores rise in small steps, and vary alike or not over seeds."""
     (table,) = PresetResults.read(write_store(tmp_path, ["objectives"]), "sample").tables
     rows = [row.key for row in table.table.rows]
@@ -114,7 +113,7 @@ def test_differences_are_significant_from_the_size_that_is_told(tmp_path: Path, 
     assert alone.significant_from("similarity") is None  # one seed does not tell
 
 
-def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path: Path) -> None:
+def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path):
     runs = write_store(tmp_path, ["gradient"], as_published)
     record = PresetRecord.read(runs, "sample")
     first, *others = record.runs
@@ -123,9 +122,7 @@ def test_a_run_that_is_not_scored_yet_has_no_place_in_the_results(tmp_path: Path
     assert {run.seed for run in results.runs[first.row]} == {run.seed for run in others if run.row == first.row}
 
 
-def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_the_task_s_own(
-    gradient: TableResults,
-) -> None:
+def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_the_task_s_own(gradient):
     """The Spearman correlation of the predictions, in scores, intervals and curves; the task's own stands beside it."""
     first = gradient.table.rows[0].key
     runs = gradient.runs[first]
@@ -147,7 +144,7 @@ def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_th
     assert found.column(1).low.isna().all()
 
 
-def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path) -> None:
+def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path):
     """Of five classes and of two that are equally frequent; similarity and means have none."""
     results = PresetResults.read(write_store(tmp_path, ["2"], as_published), "sample")
     [found] = scores_as_data(results).tables
@@ -159,7 +156,7 @@ def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_the_share_of_resamples_without_a_score_stands_below_it(gradient: TableResults) -> None:
+def test_the_share_of_resamples_without_a_score_stands_below_it(gradient):
     """Of one row 30% of the resamples, of another one less."""
     table = replace(gradient)
     table.__dict__["scores"] = dict(gradient.scores)

@@ -80,14 +80,14 @@ def row(name: str, claims: int, papers: int) -> tuple[str, float]:
 
 @pytest.mark.parametrize("claims", [1, 39, 150])
 @pytest.mark.parametrize("name", EFFECTS)
-def test_a_paper_has_a_false_verdict_at_most_once_in_twenty(name: str, claims: int) -> None:
+def test_a_paper_has_a_false_verdict_at_most_once_in_twenty(name, claims):
     papers = 40_000 // claims if claims < 39 else 2000
     line, error = row(name, claims, papers)
     assert error < LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / papers)
     assert line in (ROOT / "docs" / "reference" / "verdicts.md").read_text(encoding="utf-8").splitlines()
 
 
-def test_it_is_so_of_intervals_over_seeds_and_examples() -> None:
+def test_it_is_so_of_intervals_over_seeds_and_examples():
     """Ten thousand draws suffice for the tails of 39 claims."""
     draws, wrong, papers = np.random.default_rng(0), 0, 300
     zero = SampledScores(range(SEEDS), np.zeros(SEEDS), np.zeros((10_000, SEEDS)))

@@ -67,7 +67,7 @@ def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes):
         assert by_sentiment.parents == (recipes.finetune(recipes.start), recipes.start)
         assert (by_sentiment.config.score, by_sentiment.config.task) == ("task", "sentiment")
         assert by_similarity.parents == (recipes.start,)
-        assert (by_similarity.config.score, by_similarity.config.task) == ("task", "similarity")
+        assert (by_similarity.config.score, by_similarity.config.task) == ("task", None)  # the first cosine: similarity
         [highest] = models[pruned(share, "highest")].needs
         assert (highest.config.order, highest.config.share) == ("highest", share)  # the break test
 
