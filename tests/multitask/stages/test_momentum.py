@@ -118,7 +118,7 @@ def test_each_size_of_embeddings_has_its_own_part_of_the_queue(training):
     for size in (32, 8):
         queries, keys = (
             torch.stack([encoded_raw(encoder, source, column, row)[:size] for row in second[0].rows])
-            for column, encoder in ((0, problem.encoder), (1, problem.module["momentum"].encoder))
+            for column, encoder in ((0, problem.encoder.model), (1, problem.module["momentum"].encoder.model))
         )
         hard = queue[:, :size] if size == 32 else queue[:, 32 : 32 + size]
         parts.append(build_objective("infonce")(queries, keys, hard))
