@@ -126,7 +126,7 @@ def test_each_size_of_embeddings_has_its_own_part_of_the_queue(training):
 
 
 @pytest.mark.parametrize(
-    ("name", "objective"), [("unlabelled", "infonce"), ("nli", "infonce"), ("unlabelled", "byol")], ids=str
+    ("name", "objective"), [("unlabelled", "infonce"), ("nli", "infonce"), ("pairs", "byol")], ids=str
 )
 def test_losses_and_gradients_of_several_steps_follow_a_loop(name, objective, training):
     problem = training(replace(CONFIG, sources=(name,), objective=ObjectiveConfig(objective), mask_duplicates=False))
