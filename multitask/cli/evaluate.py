@@ -138,7 +138,7 @@ def _scores_folder(options: Evaluate) -> Path:
 def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, LabelledData]":
     """The rows to score: the tasks' own sets, or those of the file that is given."""
     from multitask.data.tables import RowsFrom, suffixes
-    from multitask.models.estimates import load_split, tokenised
+    from multitask.models.estimates import load_split
     from multitask.models.multitask_model import tasks_for
     from multitask.tasks.declarations import task_named
     from multitask.tasks.read_examples import read_examples
@@ -155,7 +155,7 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
     file_format = declared.file_format.of_form(suffixes(options.input)[0])
     file_format = replace(file_format, separator=options.separator or file_format.separator)
     source = RowsFrom(str(options.input), format=file_format)
-    return {task.name: tokenised(model, task.name, read_examples(task, source, labelled=True))}
+    return {task.name: model.tokenised(task.name, read_examples(task, source, labelled=True))}
 
 
 def _evaluate_suite(options: Evaluate) -> None:

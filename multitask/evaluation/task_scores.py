@@ -16,7 +16,7 @@ from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.evaluation.statistics import DevAnswers
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
-from multitask.models.estimates import Estimates, estimate, tokenised
+from multitask.models.estimates import Estimates, estimate
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.tasks.kinds import Classification
 from multitask.tasks.read_examples import examples_of
@@ -134,7 +134,7 @@ def evaluate(
         named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
         of_task = {n: replace(table_of(rows), format=task.file_format.of_form(".parquet")) for n, task in named.items()}
         read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}
-        rows = {name: tokenised(model, name, found) for name, found in read.items()}
+        rows = {name: model.tokenised(name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}
     return TaskEvaluation.of(model.tasks, estimate(model, rows), examples, trained_on)
 

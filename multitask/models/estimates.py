@@ -57,7 +57,7 @@ def load_split(
             "tasks file that the model was trained with (--tasks-file)"
         )
     examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
-    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
+    return {name: model.tokenised(name, rows) for name, rows in examples.items()}
 
 
 def located(task: Task, declared: Task) -> Task:
@@ -71,11 +71,6 @@ def located(task: Task, declared: Task) -> Task:
         # Labels may be declared as numbers.
         labels = {"aliases": declared.aliases, "labels": declared.labels or task.labels}
     return replace(task, files=declared.files, **labels)
-
-
-def tokenised(model: MultitaskModel, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
-    """Examples of a task, tokenised as the model reads them; only some of the rows if these are given."""
-    return model.encoder.tokenised(examples, model.reads_jointly(task), rows)
 
 
 def estimate(model: MultitaskModel, data: Mapping[str, LabelledData]) -> dict[str, NDArray[np.float64]]:

@@ -20,7 +20,15 @@ from multitask.base.device import Runtime, start
 from multitask.base.options import Device, Precision
 from multitask.base.progress import OnRows, untold
 from multitask.base.runs import is_run, last_run, locate_model
-from multitask.data.examples import RowNumbers, Tokens, sequences_of, tokenise_columns, total_lengths
+from multitask.data.examples import (
+    Examples,
+    LabelledData,
+    RowNumbers,
+    Tokens,
+    sequences_of,
+    tokenise_columns,
+    total_lengths,
+)
 from multitask.data.messages import listed
 from multitask.data.read_tables import FRAME, is_frame, table_of
 from multitask.data.tables import Format
@@ -85,6 +93,10 @@ class MultitaskModel(nn.Module):
         # Heads are small, and bf16 would round the predictions.
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
+
+    def tokenised(self, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
+        """Examples as token sequences, as the task's rows are encoded; see `LabelledData.tokenised`."""
+        return self.encoder.tokenised(examples, self.reads_jointly(task), rows)
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""

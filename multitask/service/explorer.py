@@ -17,7 +17,7 @@ from minbert.errors import InputError, install_with
 from multitask.data.examples import Examples
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of
-from multitask.models.estimates import estimate, located, tokenised, written
+from multitask.models.estimates import estimate, located, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service.batching import QueueFull
 from multitask.tasks.declarations import default_tasks, load_tasks
@@ -110,7 +110,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
         part = everything if most is None else everything.take(np.arange(min(most, len(everything))))
         if key in having:
             model = having[key]
-            estimates = estimate(model, {name: tokenised(model, name, part)})[name]
+            estimates = estimate(model, {name: model.tokenised(name, part)})[name]
             rows[key] = dev_rows(task, estimates, part)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)

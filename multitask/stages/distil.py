@@ -20,7 +20,7 @@ from multitask.base import distributed
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers
-from multitask.models.estimates import embeddings_of, located, raw_outputs, tokenised
+from multitask.models.estimates import embeddings_of, located, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning
@@ -118,7 +118,7 @@ class Distilling(Finetuning):
             logger.info("predictions of %s", teacher)
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
             for name in [name for name in sources if name in model.tasks]:
-                task, rows = model.tasks[name], tokenised(model, name, self.training[name].examples)
+                task, rows = model.tasks[name], model.tokenised(name, self.training[name].examples)
                 check_same_task(teacher.name, task, self.model.tasks[name])
                 raw = raw_outputs(model, name, rows)
                 said[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
@@ -159,7 +159,7 @@ class Distilling(Finetuning):
                 self.encoder.eval()
                 further.append(mined_pairs(self.encoder, examples, config.mine_pairs))
             new = without_evaluated(further, self.model.tasks[name], self.dev[name].examples) if further else []
-            self.training[name] = tokenised(self.model, name, extended(examples, new))
+            self.training[name] = self.model.tokenised(name, extended(examples, new))
             self.rows[name] = np.arange(len(self.training[name]))
             sources[name] = SoftSource(self.model, name, self.training[name], self.config.matryoshka, config)
         return sources

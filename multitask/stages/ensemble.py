@@ -24,7 +24,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
 from multitask.evaluation.text_tables import ensemble_table
-from multitask.models.estimates import Estimates, estimate, located, tokenised, tune, write_predictions
+from multitask.models.estimates import Estimates, estimate, located, tune, write_predictions
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.registry import START, stages
@@ -186,7 +186,7 @@ def _answers(member: Member, examples: Mapping[Split, MemberRows], runtime: Runt
 
 def _tokenised(model: MultitaskModel, examples: MemberRows) -> dict[str, LabelledData]:
     """The rows of the tasks that a model has a head for."""
-    return {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
+    return {name: model.tokenised(name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
 def _vote(config: EnsembleConfig, task: Task, answers: MemberAnswers, labels: NDArray[np.float32]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score
 from multitask.evaluation.text_tables import scores_table
-from multitask.models.estimates import embeddings_of, estimate, tokenised, tune
+from multitask.models.estimates import embeddings_of, estimate, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
@@ -190,8 +190,8 @@ class Finetuning(SourceTraining):
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
-        training = {name: tokenised(model, name, examples, read[name]) for name, examples in rows.items()}
-        dev = {name: tokenised(model, name, examples) for name, examples in dev_rows.items()}
+        training = {name: model.tokenised(name, examples, read[name]) for name, examples in rows.items()}
+        dev = {name: model.tokenised(name, examples) for name, examples in dev_rows.items()}
         return cls(model, training, dev, config)
 
     @property

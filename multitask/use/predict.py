@@ -20,7 +20,7 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
-from multitask.models.estimates import estimate, load_split, located, tokenised, write_predictions
+from multitask.models.estimates import estimate, load_split, located, write_predictions
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, grouped
 from multitask.stages.reads import SPLITS_BY_USE, changed_file
@@ -49,7 +49,7 @@ def write_prediction_files(
     loaded = load_model(folder, declared).on(start(device, precision))
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
     test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
-    rows["test"] = {name: tokenised(loaded, name, found) for name, found in test.items() if found is not None}
+    rows["test"] = {name: loaded.tokenised(name, found) for name, found in test.items() if found is not None}
     found = [(split, estimate(loaded, sets), sets) for split, sets in rows.items()]
     return [
         path
