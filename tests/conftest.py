@@ -77,7 +77,7 @@ def sample_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_data(sample_data, tmp_path_factory) -> Path:
     """A folder with the first rows of every task's files: 64 of train, 32 of dev, 16 of test."""
     folder = tmp_path_factory.mktemp("small-data")
     for split, rows in SMALL_ROWS.items():
@@ -88,13 +88,13 @@ def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_encoder(sample_data, tmp_path_factory) -> Path:
     """A checkpoint folder: a random BERT of 2 layers and width 32 with a vocabulary of the sample's words."""
     return random_encoder(sample_vocabulary(sample_data), 2, tmp_path_factory.mktemp("tiny-encoder"))
 
 
 @pytest.fixture(scope="session")
-def one_layer(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one_layer(sample_data, tmp_path_factory) -> Path:
     """The same with one layer, for tests of whole trainings in which depth does not matter."""
     return random_encoder(sample_vocabulary(sample_data), 1, tmp_path_factory.mktemp("one-layer"))
 
@@ -118,7 +118,7 @@ def random_encoder(
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     """A local server in place of the Hugging Face hub, with an empty cache."""
     server = Hub()
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
@@ -161,7 +161,7 @@ def word_piece(vocabulary: list[str]) -> RustTokenizer:
 
 
 @pytest.fixture(scope="session")
-def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grid_data(small_data, sample_data, tmp_path_factory) -> Path:
     """The small data with a few NLI triplets and unlabelled sentences."""
     folder = tmp_path_factory.mktemp("grid-data")
     for path in small_data.iterdir():

@@ -17,7 +17,7 @@ ROW = "print('{\"value\": 1}', flush=True); "
 
 
 @pytest.fixture
-def sizes(sample_data: Path) -> Sizes:
+def sizes(sample_data) -> Sizes:
     return Sizes.small("cpu", sample_data)
 
 

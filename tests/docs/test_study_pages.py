@@ -148,7 +148,7 @@ def test_every_figure_is_drawn_and_shown():
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[PresetResults, Path]:
+def report(tmp_path_factory) -> tuple[PresetResults, Path]:
     """Results from runs, and a report's files of data."""
     folder = tmp_path_factory.mktemp("report")
     write_store(folder / "runs", ["objectives", "gradient"], as_published, probe=probed_as_published)

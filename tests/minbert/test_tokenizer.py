@@ -221,18 +221,18 @@ SIZE = 500
 
 
 @pytest.fixture(scope="module")
-def sentences(sample_data: Path) -> list[str]:
+def sentences(sample_data) -> list[str]:
     lines = (sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:400]
     return [*lines, "Zoë paid £5, naïvely.", "Zoë paid £5, naïvely!"]
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
-def family(request: pytest.FixtureRequest) -> str:
+def family(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def tokenizer(family: str, sentences: list[str]) -> Tokenizer:
+def tokenizer(family, sentences) -> Tokenizer:
     return train_tokenizer(family, sentences, SIZE, 64)
 
 

@@ -105,7 +105,7 @@ def _ending(ended: Ended) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+def trials(tmp_path_factory) -> Iterator[Trials]:
     with quick_reports():
         yield Trials(tmp_path_factory.mktemp("faults"))
 

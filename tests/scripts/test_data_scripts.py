@@ -105,7 +105,7 @@ def test_every_row_is_in_one_part_and_no_sentence_in_two(tmp_path):
 
 
 @pytest.fixture
-def pairs_of_kinds(tmp_path: Path) -> Path:
+def pairs_of_kinds(tmp_path) -> Path:
     """Each set has six pairs that name it, one of them twice, with a quote and without a score in the last one."""
     for name in (name for sets in KINDS.values() for name in sets):
         year, subset = name.split("/")
@@ -138,7 +138,7 @@ PAIRS = 40
 
 
 @pytest.fixture
-def senteval(tmp_path: Path) -> Path:
+def senteval(tmp_path) -> Path:
     """Files of the similarity tasks with forty pairs each, which name their file."""
     folder = tmp_path / "senteval"
     for data in SETS["sts"]:

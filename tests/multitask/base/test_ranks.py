@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,7 +86,7 @@ Launch = Callable[..., Ranks]
 
 
 @pytest.fixture(scope="module")
-def launch(processes: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+def launch(processes, tmp_path_factory) -> Launch:
     """Start ranks."""
 
     def call(function: Callable[..., Any], *arguments: Any, ranks: int = 2) -> Ranks:
@@ -132,7 +131,7 @@ def test_all_ranks_hear_what_the_first_computes_or_its_error(launch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def still(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def still(tiny_encoder, tmp_path_factory) -> Path:
     """The tiny encoder without dropout."""
     folder = shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("still") / "encoder")
     config = json.loads((folder / "config.json").read_text())
@@ -142,7 +141,7 @@ def still(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(small_data, sample_data, tmp_path_factory) -> Path:
     """The small data with triplets, and unlabelled text that contains every sentence three times."""
     folder = shutil.copytree(small_data, tmp_path_factory.mktemp("distributed") / "data")
     with (sample_data / "sentences.txt").open(encoding="utf-8") as file:
@@ -223,7 +222,7 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def steps(launch: Launch, still: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+def steps(launch, still, data, tmp_path_factory) -> SimpleNamespace:
     """The results of one process, and of each of two ranks."""
     one, two = (tmp_path_factory.mktemp(name) for name in ("one", "two"))
     ranks = launch(steps_of_all_cases, still, data, two)
@@ -282,7 +281,7 @@ def result(runs: Path) -> tuple[dict[str, str], list[str]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(launch: Launch, tiny_encoder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(launch, tiny_encoder, data, tmp_path_factory) -> Path:
     """The folder of artefacts of a run on two ranks."""
     runs = tmp_path_factory.mktemp("undisturbed")
     ranks = launch(main, arguments(tiny_encoder, data, runs))

@@ -30,13 +30,13 @@ def call(*arguments: object) -> int:
 
 
 @pytest.fixture(scope="module")
-def data(small_data: Path, tmp_path_factory) -> Path:
+def data(small_data, tmp_path_factory) -> Path:
     """The data that the run is trained with."""
     return shutil.copytree(small_data, tmp_path_factory.mktemp("course") / "rows")
 
 
 @pytest.fixture(scope="module")
-def training(tiny_encoder: Path, data: Path, tmp_path_factory) -> list[object]:
+def training(tiny_encoder, data, tmp_path_factory) -> list[object]:
     """The command of a short fine-tuning."""
     where = ["--start", tiny_encoder, "--data", data, "--runs", tmp_path_factory.mktemp("runs")]
     settings = ["--epochs", 2, "--batch-size", 16, "--learning-rate", "3e-3", "--pooling", "mean"]
@@ -52,13 +52,13 @@ def trained(training) -> Path:
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained, tmp_path) -> Path:
     """A copy of the run, into which scores may be written."""
     return shutil.copytree(trained, tmp_path / trained.name)
 
 
 @pytest.fixture
-def with_other_data(data: Path) -> Callable[[str | None, Callable[[], int]], int]:
+def with_other_data(data) -> Callable[[str | None, Callable[[], int]], int]:
     """Calls something while the dev file of sentiment has another text; None: while there are no data at all."""
 
     def then(text: str | None, run: Callable[[], int]) -> int:

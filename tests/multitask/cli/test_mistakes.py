@@ -41,7 +41,7 @@ def content(name: str, found: Any) -> bytes:
 
 
 @pytest.fixture
-def refused(tiny_encoder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+def refused(tiny_encoder, small_data, tmp_path, monkeypatch, capsys):
     """Runs a command in a folder with files. It must print one line, end with 2 and write nothing."""
     monkeypatch.chdir(tmp_path)
     models = {"data check": ["--model", str(tiny_encoder)], "finetune": ["--start", str(tiny_encoder)]}

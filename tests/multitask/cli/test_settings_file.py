@@ -88,7 +88,7 @@ def test_settings_on_the_command_line(text, value):
 
 
 @pytest.fixture(scope="module")
-def where(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def where(tiny_encoder, small_data, tmp_path_factory) -> list[str]:
     runs = tmp_path_factory.mktemp("runs")
     return ["--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs), *CPU]
 

@@ -58,7 +58,7 @@ TOY = Stage("stir", ToyConfig, "Stir the weights.", inputs=(START, SALT), common
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy(monkeypatch) -> Iterator[None]:
     """The stage `stir`, registered."""
     monkeypatch.setattr(registry, "_REGISTERED", dict(registry.stages()))
     registry.stages.cache_clear()
@@ -112,7 +112,7 @@ def test_a_stage_that_is_not_distributed_refuses_torchrun(monkeypatch, tmp_path,
 
 
 @pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def listening(monkeypatch) -> list[tuple[str, int]]:
     """The addresses that servers would answer on; they end at once."""
     found: list[tuple[str, int]] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: found.extend(s.getsockname() for s in sockets))
@@ -120,7 +120,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def opened(monkeypatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(webbrowser, "open", found.append)
     return found

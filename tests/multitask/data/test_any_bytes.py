@@ -72,7 +72,7 @@ AWKWARD: list[Any] = [None, True, -1, 10**400, 1e308, float("nan"), "", "\0\ud80
 
 
 @pytest.fixture(scope="module")
-def case(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def case(tiny_encoder, tmp_path_factory) -> Path:
     """A folder with a file for each reader."""
     folder = tmp_path_factory.mktemp("case")
     write_sts(folder, pairs=4)

@@ -185,7 +185,7 @@ def test_published_checkpoints_say_what_is_known_of_their_data(tmp_path, tiny_en
 
 
 @pytest.fixture(scope="module")
-def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(small_data, sample_data, tmp_path_factory) -> Path:
     """The small data with a little unlabelled text and triplets."""
     folder = shutil.copytree(small_data, tmp_path_factory.mktemp("contamination") / "data")
     for name in ("sentences.txt", "nli_triplets.csv"):
@@ -195,7 +195,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> RunOptions:
+def options(tmp_path) -> RunOptions:
     return RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
 
 

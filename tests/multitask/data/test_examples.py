@@ -1,7 +1,6 @@
 """Rows of tokens are those of the tokenizer; batches contain every row once; texts of columns and fixed words."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ ROWS = np.array([1, 0, 3, 1])
 
 
 @pytest.fixture
-def tokenizer(tiny_encoder: Path) -> Tokenizer:
+def tokenizer(tiny_encoder) -> Tokenizer:
     return load_tokenizer(str(tiny_encoder))
 
 

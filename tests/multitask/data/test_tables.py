@@ -60,7 +60,7 @@ def write(folder: Path, content: str | bytes, name: str = "data.csv") -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """For the examples of a property, which write one file after another."""
     return tmp_path_factory.mktemp("tables")
 

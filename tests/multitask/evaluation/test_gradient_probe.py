@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,7 +224,7 @@ HARD_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("text", HARD_WEIGHTS)
-def test_weights_with_hard_negatives_are_those_of_the_page_on_objectives(text: str) -> None:
+def test_weights_with_hard_negatives_are_those_of_the_page_on_objectives(text):
     batch, hard, false_hard = random_batch(8), random_batch(9, pairs=4).anchors, torch.zeros(6, 4, dtype=torch.bool)
     false_hard[0, 1] = True
     objective = ObjectiveConfig.parse(text).build()
@@ -326,7 +325,7 @@ SENTENCES = [f"a band of {number} plays" for number in range(20)]
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_encoder: Path) -> SentenceEncoder:
+def encoder(tiny_encoder) -> SentenceEncoder:
     return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
 
 

@@ -29,7 +29,7 @@ EXACT = {"device": "cpu", "precision": "fp32"}
 
 
 @pytest.fixture(scope="module")
-def distilled(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distilled(tiny_encoder, tmp_path_factory) -> Path:
     """A DistilBERT, whose layers are not BERT's."""
     folder = tmp_path_factory.mktemp("distilled")
     shutil.copy(tiny_encoder / "tokenizer.json", folder)

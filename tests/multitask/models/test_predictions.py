@@ -189,7 +189,7 @@ def test_rows_that_do_not_fit_are_named(tiny_encoder, rows, tasks, message):
         model_of_every_kind(tiny_encoder).predict_all(rows, tasks)
 
 
-def test_the_courses_sentiment_is_written_in_words() -> None:
+def test_the_courses_sentiment_is_written_in_words():
     """The labels of other tasks stay as they are declared; so do the course's own prediction files."""
     task, other = COURSE_TASKS["sentiment"], COURSE_TASKS["paraphrase"]
     (prediction,) = interpret(task, np.array([[0.1, 0.1, 0.1, 0.1, 0.6]]))

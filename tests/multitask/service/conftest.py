@@ -52,12 +52,12 @@ def build(encoder: Path, kind: type[SentenceEncoder] = SentenceEncoder, length: 
 
 
 @pytest.fixture(scope="session")
-def model(tiny_encoder: Path) -> MultitaskModel:
+def model(tiny_encoder) -> MultitaskModel:
     return build(tiny_encoder)
 
 
 @pytest.fixture
-def gated_model(tiny_encoder: Path) -> Iterator[MultitaskModel]:
+def gated_model(tiny_encoder) -> Iterator[MultitaskModel]:
     model = build(tiny_encoder, Gated)
     model.encoder.gate, model.encoder.batches = threading.Event(), []
     yield model
@@ -65,7 +65,7 @@ def gated_model(tiny_encoder: Path) -> Iterator[MultitaskModel]:
 
 
 @pytest.fixture
-def gated(gated_model: MultitaskModel) -> Gated:
+def gated(gated_model) -> Gated:
     return gated_model.encoder
 
 

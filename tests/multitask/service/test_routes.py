@@ -23,13 +23,13 @@ LIMITS = Limits(texts=40, characters=2000, body=20_000, queue=200)
 
 
 @pytest.fixture(scope="module")
-def client(model: MultitaskModel) -> Iterator[TestClient]:
+def client(model) -> Iterator[TestClient]:
     with TestClient(create_app({"tiny": model, "again": model}, LIMITS)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def encoder(model: MultitaskModel) -> SentenceEncoder:
+def encoder(model) -> SentenceEncoder:
     return model.encoder
 
 

@@ -1,4 +1,4 @@
-"""Real servers under load: nothing that was accepted is lost, and clients that go, wait or dawdle cost nothing."""
+"""Real servers under load: nothing that was accepted is lost, and no request is answered with a 5xx."""
 
 import asyncio
 import os
@@ -136,7 +136,7 @@ def test_a_body_that_stops_half_way_is_no_failure(gated_model, gated):
 
 
 @pytest.fixture
-def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+def folder(tiny_encoder, tmp_path) -> Path:
     build(tiny_encoder).save(tmp_path / "model")
     return tmp_path / "model"
 
@@ -195,7 +195,7 @@ def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
     assert text in capsys.readouterr().err
 
 
-def test_models_may_be_given_at_once_or_one_by_one() -> None:
+def test_models_may_be_given_at_once_or_one_by_one():
     for arguments in (["--model", "RUN", "b=RUN"], ["--model", "RUN", "--model", "b=RUN"]):
         assert parse(*find_command(["serve", *arguments]))["model"] == ["RUN", "b=RUN"]
 
@@ -204,3 +204,25 @@ def test_the_token_may_come_from_the_environment(folder, monkeypatch):
     monkeypatch.setenv("MULTITASK_TOKEN", "")
     with pytest.raises(InputError, match="MULTITASK_TOKEN: expected"):
         serve(Serve(model=(str(folder),)))
+
+
+# No request that schemathesis makes from the OpenAPI schema is answered with a 5xx.
+
+
+pytest.importorskip("schemathesis", reason="needs: pip install schemathesis")
+
+# Which tasks a model has and how many texts a request may have is not in the schema, so valid data may be refused.
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+CASES = 5000
+
+
+@pytest.mark.slow
+def test_no_request_is_a_failure_of_the_service(model, tmp_path):
+    tool = [sys.executable, "-m", "schemathesis.cli", "run", "--no-color"]
+    options = ["--checks", CHECKS, "--max-examples", "1500"]
+    with served(create_app({"tiny": model}, Limits())) as url:
+        done = subprocess.run([*tool, *options, f"{url}/openapi.json"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    (cases,) = re.findall(r"([\d,]+) generated", done.stdout)
+    print(cases, "cases")
+    assert int(cases.replace(",", "")) >= CASES

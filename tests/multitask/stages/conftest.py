@@ -28,7 +28,7 @@ class Stop(BaseException):
 
 
 @pytest.fixture(scope="session")
-def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(small_data, sample_data, tmp_path_factory) -> Path:
     """The small data with 40 unlabelled sentences, of which no two are equal, 40 triplets and 40 pairs."""
     folder = tmp_path_factory.mktemp("data")
     for path in small_data.iterdir():
@@ -44,7 +44,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def tuned(data: Path, tiny_encoder: Path, shared_runs: Path) -> Run:
+def tuned(data, tiny_encoder, shared_runs) -> Run:
     """The tiny encoder after an epoch of two tasks."""
     options = RunOptions(device="cpu", precision="fp32", runs=shared_runs)
     optimizer = OptimizerConfig(learning_rate=1e-3)
@@ -53,13 +53,13 @@ def tuned(data: Path, tiny_encoder: Path, shared_runs: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_runs(tmp_path_factory) -> Path:
     """A folder for the runs of all tests, so that equal trainings are computed once."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture
-def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path) -> StageRun:
+def run_stage(tiny_encoder, data, shared_runs, tmp_path) -> StageRun:
     """Run a stage on the tiny encoder and the data, and in the shared folder, unless others are named."""
 
     def call(
@@ -101,7 +101,7 @@ def embedded(encoder: nn.Module, ids: np.ndarray) -> Tensor:
 
 
 @pytest.fixture
-def problem(run_stage: StageRun, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def problem(run_stage, monkeypatch) -> Callable[..., Any]:
     """What a stage hands to the training loop, in training mode."""
 
     def call(stage: Callable[..., Run], config: Any, **arguments: Any) -> Any:

@@ -7,7 +7,6 @@ copy to the device without `non_blocking=True` waits too; these tests forbid it.
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class Stepped(BaseException):
 
 
 @pytest.fixture
-def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_meta(monkeypatch) -> None:
     """Stages compute on meta, and instead of training take a few steps."""
 
     def step(trainable: Trainable, *_: Any) -> None:
@@ -111,7 +110,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(on_meta, one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., None]:
+def run(on_meta, one_layer, data, tmp_path) -> Callable[..., None]:
     def call(stage: Callable[..., object], config: object) -> None:
         with pytest.raises(Stepped):
             stage(str(one_layer), data, config, RunOptions(runs=tmp_path))

@@ -38,7 +38,7 @@ CONFIG = DistilConfig(("sentiment", "similarity"), epochs=1, pooling="mean", hea
 
 
 @pytest.fixture(scope="module")
-def joint(data: Path, tiny_encoder: Path, shared_runs: Path) -> Run:
+def joint(data, tiny_encoder, shared_runs) -> Run:
     """A teacher of three tasks that reads pairs jointly."""
     config = FinetuneConfig(TASKS, epochs=1, heads=HeadsConfig("separate", pairs="joint"), optimizer=FAST, seed=3)
     return finetune(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32", runs=shared_runs))

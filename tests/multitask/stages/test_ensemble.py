@@ -41,7 +41,7 @@ FEATURES = HeadsConfig("separate", "features")
 
 
 @pytest.fixture(scope="module")
-def other_encoder(sample_data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_encoder(sample_data, tiny_encoder, tmp_path_factory) -> Path:
     """An encoder of another size, whose tokenizer splits the same text otherwise."""
     folder = tmp_path_factory.mktemp("other-encoder")
     vocabulary = sample_vocabulary(sample_data)[:300]
@@ -57,7 +57,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Write:
+def write_model(tiny_encoder, small_data, tmp_path_factory) -> Write:
     """Write a model folder: an encoder and heads, moved at random, then centred so that no class has all the rows."""
 
     made: dict[tuple, Path] = {}
@@ -85,7 +85,7 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(scope="module")
-def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> Write:
+def write_run(write_model, tmp_path_factory) -> Write:
     """Write the folder of a run that keeps models of these seeds, the first of them as the best overall."""
 
     def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
@@ -104,7 +104,7 @@ def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> W
 
 
 @pytest.fixture(scope="module")
-def members(write_model: Write, other_encoder: Path) -> list[Path]:
+def members(write_model, other_encoder) -> list[Path]:
     """Models that differ in heads, pooling, length, encoder, tokenizer, and in how they read pairs."""
     return [
         write_model(1),
@@ -428,7 +428,7 @@ GOLD = np.array([[label in row["tags"] for label in LABELS] for row in ROWS])
 
 
 @pytest.fixture
-def labelled(tmp_path: Path) -> Path:
+def labelled(tmp_path) -> Path:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     declared = (
         '[tasks.tags]\nkind = "multilabel"\ntext = "q"\nlabel = "tags"\ntrain = "rows.jsonl"\ndev = "rows.jsonl"\n'
@@ -458,7 +458,7 @@ def predicted(folder: Path) -> np.ndarray:
 
 
 @pytest.fixture
-def labelled_runs(tiny_encoder: Path, tmp_path: Path) -> list[Path]:
+def labelled_runs(tiny_encoder, tmp_path) -> list[Path]:
     return [
         write_labelled_run(tiny_encoder, tmp_path / "runs", 1, thresholds=[0.999, 0.999, 0.999], temperature=5.0),
         write_labelled_run(tiny_encoder, tmp_path / "runs", 2, thresholds=[0.4, 0.5, 0.3]),

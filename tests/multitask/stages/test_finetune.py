@@ -34,7 +34,7 @@ CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learn
 
 
 @pytest.fixture
-def run(run_stage, small_data: Path):
+def run(run_stage, small_data):
     """Fine-tune the tiny encoder on the small data, by default into a folder of all tests' runs."""
     return lambda config=CONFIG, data=small_data, **changes: run_stage(finetune, config, data=data, **changes)
 

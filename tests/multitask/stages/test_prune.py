@@ -51,7 +51,7 @@ def refuse_to_score(*_given: object) -> None:
 
 
 @pytest.fixture
-def run(run_stage: StageRun, tiny_encoder: Path) -> StageRun:
+def run(run_stage, tiny_encoder) -> StageRun:
     return lambda config=HALF, start=tiny_encoder, *rewound, **arguments: run_stage(
         prune, config, start=[start, *rewound], **arguments
     )

@@ -53,7 +53,7 @@ CPU = Runtime(torch.device("cpu"), "fp32")
 
 
 @pytest.fixture
-def tasks_file(tmp_path: Path) -> Path:
+def tasks_file(tmp_path) -> Path:
     for name, content in {**FILES, "sentences.txt": "One.\nTwo.\n", "tasks.toml": TASKS}.items():
         (tmp_path / name).write_text(content)
     return tmp_path / "tasks.toml"

@@ -39,7 +39,7 @@ RATES = {"learning_rate": Choices((2e-4, 1e-4, 5e-5))}
 
 
 @pytest.fixture
-def search(one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., TuneSearch]:
+def search(one_layer, data, tmp_path) -> Callable[..., TuneSearch]:
     """A search on the small data, in a folder of this name."""
 
     def settings(chosen: Any) -> tuple[Weights, FinetuneConfig]:
@@ -63,7 +63,7 @@ def table(search: TuneSearch, *calls: tuple[int | None, float | None]) -> list[d
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+def scripted(monkeypatch) -> None:
     """Scores equal the learning rate, and a trial is pruned from the second on."""
     monkeypatch.setattr(
         Finetuning, "evaluate", lambda self: Evaluation({}, {"overall": self.config.optimizer.learning_rate})

@@ -31,7 +31,7 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     files = {
         "ids-sst-train.csv": "id\tsentence\tsentiment\na\tOne two 3 .\t0\nb\tone TWO 3 .\t3\nc\tx\t3\nd\tx y\t\n",
         "ids-sst-dev.csv": "id\tsentence\tsentiment\na\tfour\t1\nb\tOne two 3 .\t2\nc\t X \t2\n",
@@ -160,7 +160,7 @@ def test_different_labels_of_a_text_are_a_warning_with_file_and_lines(folder, to
 
 
 @pytest.fixture
-def tasks_file(tmp_path: Path) -> Path:
+def tasks_file(tmp_path) -> Path:
     """Three tasks, of which two read one file."""
     rows = [{"q": f"w {i}", "r": f"r {i}", "c": "ab"[i % 2], "marks": ["x"] * (i < 3), "stars": i} for i in range(6)]
     with gzip.open(tmp_path / "train.jsonl.gz", "wt") as file:

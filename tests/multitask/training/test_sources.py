@@ -25,12 +25,12 @@ from tests.conftest import SPECIALS
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_encoder: Path) -> SentenceEncoder:
+def encoder(tiny_encoder) -> SentenceEncoder:
     return SentenceEncoder.read(tiny_encoder, "mean")
 
 
 @pytest.fixture(scope="module")
-def pairs(small_data: Path, tiny_encoder: Path) -> LabelledData:
+def pairs(small_data, tiny_encoder) -> LabelledData:
     examples = load_rows(load_tasks(small_data)["similarity"], "train")
     return SentenceEncoder.read(tiny_encoder).tokenised(examples)
 

@@ -70,7 +70,7 @@ HEADS = [
 
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
-def encoder(request, tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
+def encoder(request, tiny_encoder, tmp_path_factory) -> SentenceEncoder:
     """The second one keeps capitals, with one more special token."""
     folder = shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("encoder") / "start")
     if request.param == "cls":

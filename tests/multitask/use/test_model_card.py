@@ -19,7 +19,7 @@ SMALL = ("--epochs", "1", "--batch-size", "16", "--device", "cpu", "--precision"
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
+def runs(tiny_encoder, small_data, tmp_path_factory) -> Path:
     """A pre-training and a fine-tuning that starts from it."""
     folder = tmp_path_factory.mktemp("runs")
     common = ("--data", str(small_data), "--runs", str(folder))

@@ -357,7 +357,7 @@ def declaration(name: str, kind: str, label: str, more: str = "") -> str:
     return f'{head}train = "x.csv"\ndev = "x.csv"\n{more}'
 
 
-def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder, tmp_path):
     whole = model_of_every_kind(tiny_encoder)
     tasks = {name: whole.tasks[name] for name in ("topic", "stars")}
     model = MultitaskModel(whole.encoder, tasks, whole.heads_config)

@@ -24,15 +24,15 @@ def build(encoder: Path, seed: int) -> MultitaskModel:
 
 
 @pytest.fixture(scope="session")
-def models(tiny_encoder: Path) -> dict[str, MultitaskModel]:
+def models(tiny_encoder) -> dict[str, MultitaskModel]:
     return {"one": build(tiny_encoder, 1), "two": build(tiny_encoder, 2)}
 
 
 @pytest.fixture(scope="session")
-def dev_sets(models: dict[str, MultitaskModel], small_data: Path) -> dict[str, ExploredSet]:
+def dev_sets(models, small_data) -> dict[str, ExploredSet]:
     return load_dev_sets(models, small_data, 20)
 
 
 @pytest.fixture(scope="session")
-def encoder(models: dict[str, MultitaskModel]) -> SentenceEncoder:
+def encoder(models) -> SentenceEncoder:
     return models["one"].encoder

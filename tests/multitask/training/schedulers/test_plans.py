@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -32,7 +31,7 @@ SIZE = 8
 
 
 @pytest.fixture(scope="module")
-def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
+def problem(tiny_encoder, small_data, tmp_path_factory):
     """Finetuning of a configuration on sets of different sizes."""
     data = shutil.copytree(small_data, tmp_path_factory.mktemp("sizes") / "data")
     for stem, rows in zip(("ids-sst", "quora", "sts"), SIZES.values(), strict=True):

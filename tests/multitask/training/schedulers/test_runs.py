@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def config_of(name: str, **changes) -> FinetuneConfig:
 
 
 @pytest.fixture
-def run(one_layer: Path, small_data: Path, tmp_path: Path):
+def run(one_layer, small_data, tmp_path):
     """Fine-tune the tiny encoder on the small data."""
 
     def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Run:
@@ -49,7 +48,7 @@ def run(one_layer: Path, small_data: Path, tmp_path: Path):
 
 
 @pytest.fixture
-def problem(one_layer: Path, small_data: Path):
+def problem(one_layer, small_data):
     """The first state of such a run, without dropout."""
 
     def build(config: FinetuneConfig) -> Finetuning:
