@@ -55,11 +55,7 @@ def default_tasks(data: str | Path) -> tuple[str, ...]:
 
 def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
     """The tasks of these names. Raises InputError, which lists the known names, if there is none of a name."""
-    return chosen(load_tasks(data), names)
-
-
-def chosen(tasks: Mapping[str, Task], names: tuple[str, ...]) -> dict[str, Task]:
-    """Those of the tasks that have these names; errors are those of `chosen_tasks`."""
+    tasks = load_tasks(data)
     for name in names:
         if name not in tasks:
             raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}{did_you_mean(name, tasks)}')
@@ -115,12 +111,13 @@ def stored_task(name: str, kept: Any) -> Task:
 
     Version 0.1 keeps None of the course's tasks, and version 0.3 not what their labels mean.
     """
-    course = load_tasks(COURSE)
     if kept is None:
-        return chosen(course, (name,))[name]
-    task, own = task_of(name, kept), course.get(name)
-    if isinstance(task, Labelled) and isinstance(own, Labelled) and own.names == task.names and not task.shown:
-        return replace(task, shown=own.shown) if own.prediction_file == task.prediction_file else task
+        return task_named(COURSE, name)
+    task = task_of(name, kept)
+    if isinstance(task, Labelled) and task.prediction_file is not None and not task.shown:
+        own = load_tasks(COURSE).get(name)
+        if isinstance(own, Labelled) and (own.prediction_file, own.names) == (task.prediction_file, task.names):
+            return replace(task, shown=own.shown)
     return task
 
 
