@@ -213,15 +213,22 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     settings = {"tokenizer_class": kind} | json.loads(companions.get("tokenizer_config.json", "{}"))
     companions["tokenizer_config.json"] = json.dumps(settings, indent=2).encode()  # the default depends on the model
     tokenizer = Tokenizer(backend, config.max_length, companions, str(folder), special)
-    ids = [*backend.get_vocab().items()]
+    refuse_unfit(tokenizer, config.vocab_size)
+    return tokenizer
+
+
+def refuse_unfit(tokenizer: Tokenizer, vocab_size: int) -> None:
+    """Raise InputError if a tokenizer gives ids that an encoder's vocabulary lacks, or adds no special tokens."""
+    ids = [*tokenizer.backend.get_vocab().items()]
     for encoding in tokenizer._encodings(["", ("", "")]):  # the specials have ids of their own
         if not encoding.ids:
-            raise InputError(f"{folder}: the tokenizer adds no special tokens, such as [CLS] and [SEP], to a sentence")
+            raise InputError(
+                f"{tokenizer.source}: the tokenizer adds no special tokens, such as [CLS] and [SEP], to a sentence"
+            )
         ids += zip(encoding.tokens, encoding.ids, strict=True)
     token, largest = max(ids, key=itemgetter(1), default=("", 0))
-    if largest >= config.vocab_size:
+    if largest >= vocab_size:
         raise InputError(
-            f"{folder}: the tokenizer gives {token!r:.60} the id {largest}, but config.json has vocab_size "
-            f"{config.vocab_size}; take tokenizer and weights from the same checkpoint"
+            f"{tokenizer.source}: the tokenizer gives {token!r:.60} the id {largest}, but config.json has vocab_size "
+            f"{vocab_size}; take tokenizer and weights from the same checkpoint"
         )
-    return tokenizer

@@ -81,8 +81,8 @@ def stored_max_length(folder: Path) -> int | None:
     return None
 
 
-def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
-    """Replace `auto`: the mean if the start weights were tuned with it, otherwise the first token, as in the report.
+def resolve_pooling(pooling: Pooling, folder: Path, unknown: PoolingMethod = "cls") -> PoolingMethod:
+    """Replace `auto`: what the start weights were tuned with; if that is unknown, the first token, as in the report.
 
     How they were tuned is recorded in our own multitask.json, or in sentence-transformers' `1_Pooling/config.json`.
     Raises InputError if it was in another way.
@@ -93,7 +93,7 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
         return found.pooling
     if (stored := stored_pooling(folder)) not in ((), ("mean",), ("cls",)):
         raise InputError(f"{folder / POOLING}: pools by {' and '.join(stored)}; to compute cls or mean, set pooling")
-    return "mean" if stored == ("mean",) else "cls"
+    return "mean" if stored == ("mean",) else "cls" if stored else unknown
 
 
 def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.download_checkpoint import resolve
-from minbert.errors import InputError
+from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import atomic_folder
 from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
@@ -32,8 +32,9 @@ from multitask.data.messages import quote
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
 from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, write_pooling
-from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
+from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
 from multitask.models.settings import Pooling
+from multitask.models.transformers_model import TransformersModel
 
 
 class SentenceEncoder(nn.Module):
@@ -49,7 +50,7 @@ class SentenceEncoder(nn.Module):
 
     def __init__(
         self,
-        model: BertModel,
+        model: BertModel | TransformersModel,
         tokenizer: Tokenizer,
         pooling: PoolingMethod,
         max_length: int | None = None,
@@ -70,7 +71,12 @@ class SentenceEncoder(nn.Module):
 
         The model is in eval mode on the CPU, in fp32. Raises InputError for a folder that is damaged.
         """
-        model, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
+        model: BertModel | TransformersModel
+        try:
+            model, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
+        except OtherArchitectureError:
+            model, tokenizer = TransformersModel.from_folder(folder)
+            return cls(model, tokenizer, resolve_pooling(pooling, folder, unknown="mean"), max_length)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), max_length)
 
     @classmethod
@@ -95,7 +101,7 @@ class SentenceEncoder(nn.Module):
         """
         folder = locate_model(name, revision)
         runtime = start(device, precision)
-        if pooling == "auto" and (reason := why_not_minbert(folder)) is not None:
+        if pooling == "auto" and (reason := further_modules(folder)) is not None:
             raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
         encoder = cls.read(folder, pooling)
         encoder.max_length = min(stored_max_length(folder) or encoder.max_length, encoder.max_length)
@@ -111,7 +117,7 @@ class SentenceEncoder(nn.Module):
         self.to(runtime.device)
         if keep_layers or runtime.precision != "bf16":
             return self
-        if runtime.device.type == "cpu" and processor_has_bf16():
+        if runtime.device.type == "cpu" and processor_has_bf16() and isinstance(self.model, BertModel):
             self.model = Bf16Model(self.model)
         else:
             for layer in self.model.modules():
@@ -130,6 +136,14 @@ class SentenceEncoder(nn.Module):
             write_pooling(temporary, self.pooling, self.width)
             for path in keep:
                 shutil.copyfile(path, temporary / path.name)
+
+    @property
+    def bert(self) -> BertModel:
+        """The model as a BERT or RoBERTa. Raises InputError for another architecture."""
+        if not isinstance(self.model, BertModel):
+            kind = self.model.config.model_type
+            raise InputError(f"{self.name}: this is a {kind}, and what was asked for needs a BERT or RoBERTa")
+        return self.model
 
     @property
     def width(self) -> int:
@@ -165,6 +179,8 @@ class SentenceEncoder(nn.Module):
     ) -> Tensor:
         """Embeddings of token sequences, [sequences, hidden] fp32, from one packed batch (see `PackedBatch`)."""
         batch = PackedBatch.from_sequences(ids, types, unpadded).to(self.runtime.device)
+        if self.pooling == "cls":
+            return self.model.forward_packed(batch, recompute, first_only=True).float()
         return pool(self.model.forward_packed(batch, recompute), batch, self.pooling)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
@@ -282,6 +298,6 @@ def load_encoder(
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
-        if (reason := why_not_minbert(folder)) is not None:
+        if (reason := further_modules(folder)) is not None:
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)

@@ -95,7 +95,7 @@ def integrated_gradients(
     """
     model = with_shared_weights(model)
     ids, blank, types, owners = _tokens(model, texts, task)
-    device, embeddings = model.encoder.runtime.device, model.encoder.model.embeddings
+    device, embeddings = model.encoder.runtime.device, model.encoder.bert.embeddings
     row, baseline = (embeddings.word(part.to(device)).detach() for part in (ids, blank))
     places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
     total = torch.zeros_like(row)
@@ -154,7 +154,7 @@ def _numbers_of_embeddings(
     # The embeddings take the place of the word table, and their row numbers the place of token ids.
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
-    model.encoder.model.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
+    model.encoder.bert.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
     outputs = model.head(task, model.encoder.embed(*sequences))
     declared, shown = model.tasks[task], model.tasks[task].readable(outputs.double())
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown

@@ -58,9 +58,9 @@ def compute(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenR
     training, dev = _split([*contents], config)
     if config.from_scratch:
         begin = _from_scratch(begin, config.shape, training)
-        head = MaskedLanguageHead(begin.encoder.model.config)
+        head = MaskedLanguageHead(begin.encoder.bert.config)
     else:
-        head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.model.config)
+        head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.bert.config)
     hashes = hash_sentences(contents[text] for text in training)
     problem = MaskedTraining(begin, head, training, dev, hashes, config)
     train_run(run, begin, problem, config)
@@ -90,7 +90,7 @@ class MaskedTraining(SourceTraining):
         encoder, config = self.begin.encoder, self.config
         tokens = tokenise(sentences, encoder.tokenizer, encoder.max_length)
         warn_of_tokens(", ".join(config.sources), [tokens], encoder.tokenizer, encoder.max_length)
-        words = encoder.model.embeddings.word
+        words = encoder.bert.embeddings.word
         return MaskedSource((tokens,), encoder.tokenizer, config.masking.mask_share, self.head, words)
 
     @property
@@ -123,7 +123,7 @@ class MaskedTraining(SourceTraining):
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
 
     def save(self, folder: Path) -> None:
-        self.encoder.save(folder, self.head.tensors(self.encoder.model.config))
+        self.encoder.save(folder, self.head.tensors(self.encoder.bert.config))
 
 
 def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -> StartModel:
@@ -131,7 +131,7 @@ def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -
 
     Missing sizes come from the start. If a hidden size but no inner size is given, the inner size is four times it.
     """
-    config, tokenizer = begin.encoder.model.config, begin.encoder.tokenizer
+    config, tokenizer = begin.encoder.bert.config, begin.encoder.tokenizer
     if shape.model_type is not None:
         tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
         config = config.of_family(shape.model_type, tokenizer.vocabulary_size)

@@ -66,7 +66,7 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     projection = build_projection(config.projection, encoder.width)
     module = nn.ModuleDict({"encoder": encoder.model, "projection": projection})
     if config.mlm_weight:
-        module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, encoder.model.config)
+        module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, encoder.bert.config)
     make: Callable[..., ContrastiveSource] = ContrastiveSource
     if config.momentum is not None:
         module["momentum"] = momentum = Momentum(
@@ -74,7 +74,8 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         )
         make = partial(MomentumSource, momentum=momentum, queue=config.queue)
     module.to(run.runtime.device)
-    encoder.model.embeddings.requires_grad_(not config.freeze_embeddings)
+    if config.freeze_embeddings:
+        encoder.bert.embeddings.requires_grad_(False)
     more = config.train_limit, config.partners, config.matryoshka
     sources = {
         name: load_contrastive(name, data, config, encoder, projection, *more, make=make) for name in config.sources
@@ -191,7 +192,7 @@ class Pretraining(SourceTraining):
         if dev is not None and config.probe_held_out is not None:
             self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
         if config.mlm_weight:
-            head, words = module["mlm"], begin.encoder.model.embeddings.word
+            head, words = module["mlm"], begin.encoder.bert.embeddings.word
             assert isinstance(head, MaskedLanguageHead)
             for name, source in sources.items():
                 # Two dropout views of a sentence have the same tokens, so one of them suffices here.

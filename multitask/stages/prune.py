@@ -99,7 +99,7 @@ def sensitivity(
     """
     factors = factors.map(lambda factor: factor.to(encoder.runtime.device, non_blocking=True).requires_grad_())
     totals = [torch.zeros_like(factor) for factor in factors.tensors]
-    with masked(encoder.model, factors):
+    with masked(encoder.bert, factors):
         for rows in batches:
             losses = losses_of(encoder, {SOURCE: source}, (Batch(SOURCE, rows),))
             gradients = torch.autograd.grad(losses.terms[SOURCE], factors.tensors)
@@ -169,9 +169,9 @@ def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: Ope
     score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     (source.trained_on | begin.trained_on | seen).keep(run.folder)
-    kept, scores = choose(begin.encoder.model.config, score, config)
+    kept, scores = choose(begin.encoder.bert.config, score, config)
     folder = run.folder / "checkpoints" / CHECKPOINT
-    smaller = without_units(source.encoder.model, kept)
+    smaller = without_units(source.encoder.bert, kept)
     encoder = SentenceEncoder(smaller, source.encoder.tokenizer, source.encoder.pooling)
     encoder.save(folder, keep=heads_files(source.folder, encoder.pooling))
     _write_scores(run.folder / "scores.npz", scores, kept)
@@ -185,7 +185,7 @@ def _rewound(weights: Weights, begin: StartModel, config: PruneConfig) -> StartM
 
     def kind(start: StartModel) -> tuple[object, ...]:
         shapes = {name: tensor.shape for name, tensor in start.encoder.model.state_dict().items()}
-        shape = start.encoder.model.config
+        shape = start.encoder.bert.config
         return shapes, shape.model_type, shape.num_attention_heads, start.encoder.tokenizer.fingerprint()
 
     if kind(source) != kind(begin):
@@ -197,11 +197,11 @@ def _rewound(weights: Weights, begin: StartModel, config: PruneConfig) -> StartM
 
 def _scoring(begin: StartModel, data: Path, config: PruneConfig, run: OpenRun) -> tuple[UnitScore, TrainedOn]:
     """How units are scored, and the rows that are read for it."""
-    shape = begin.encoder.model.config
+    shape = begin.encoder.bert.config
     if config.score == "random":
         return lambda factors: random_scores(shape, config.seed), TrainedOn()
     if config.score == "magnitude":
-        return lambda factors: magnitude(begin.encoder.model), TrainedOn()
+        return lambda factors: magnitude(begin.encoder.bert), TrainedOn()
     encoder, source, read = (_task_loss if config.score == "task" else _geometry)(begin, data, config)
     rows = drawn_rows(len(source), config.train_limit)
     batches = scored_batches(rows, config.batch_size, config.seed)
@@ -359,7 +359,7 @@ def _summary(begin: StartModel, kept: Units, smaller: BertModel, folder: Path) -
     ]
     return {
         "layers": layers,
-        "parameters": [parameters(begin.encoder.model), parameters(smaller)],
+        "parameters": [parameters(begin.encoder.bert), parameters(smaller)],
         "bytes": [sum(path.stat().st_size for path in weights_files(place)) for place in (begin.folder, folder)],
     }
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.nn.utils import clip_grads_with_norm_
 
+from minbert.errors import InputError
 from multitask.base.device import widest_dtype
 from multitask.training.settings import OptimizerConfig
 
@@ -138,6 +139,8 @@ def layer_rates(names: Collection[str], decay: float) -> dict[str, float]:
     rate; after Howard & Ruder 2018, arXiv 1801.06146, section 3.2.
     """
     layers = {name: int(found[1]) for name in names if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
+    if decay != 1 and not layers:
+        raise InputError("layer_decay needs a BERT or RoBERTa as encoder, whose layers it knows")
     top = max(layers.values(), default=-1)
     below = {name: top - layer for name, layer in layers.items()}
     below |= {name: top + 1 for name in names if name.startswith("encoder.embeddings.")}

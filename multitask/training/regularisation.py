@@ -36,7 +36,7 @@ def build_regularisers(config: RegularisationConfig, model: MultitaskModel, devi
     """The regularisers that are switched on; each is applied to the losses that the ones before it give."""
     found: list[Regulariser] = []
     if config.smart_weight:
-        words = model.encoder.model.embeddings.word
+        words = model.encoder.bert.embeddings.word
         found.append(Smart(config.smart_weight, config.smart_radius, words, model.tasks, device))
     if config.r_drop_weight:
         found.append(RDrop(config.r_drop_weight, model.tasks))

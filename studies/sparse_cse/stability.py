@@ -130,7 +130,7 @@ def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) ->
     encoder = StartModel.load(Weights(start), config, prepare_process(PRUNE, options)).encoder
     examples = load_rows(task_named(data, "similarity"), "train")
     source = AlignUniformSource(encoder.tokenised(examples), config.uniformity_weight)
-    factors = Units.full(encoder.model.config, 1.0)
+    factors = Units.full(encoder.bert.config, 1.0)
 
     def score(rows: RowNumbers, batch_size: int, seed: int) -> Units:
         batches = scored_batches(rows, batch_size, seed)

@@ -17,8 +17,8 @@ from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertM
 from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.models.model_folder import resolve_pooling
-from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
+from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
 
 pytest.importorskip("sentence_transformers", minversion="6")
 from sentence_transformers import SentenceTransformer
@@ -62,7 +62,7 @@ def transformer_and_pooling(tiny_encoder: Path, mode: str = "mean") -> list[torc
 @pytest.mark.parametrize("pooling", ["auto", "mean", "cls"])
 def test_another_architecture_has_transformers_values(distilled, pooling):
     encoder = load_encoder(distilled, pooling=pooling, **EXACT)
-    assert isinstance(encoder, SentenceTransformersEncoder)
+    assert isinstance(encoder, SentenceEncoder)
     embeddings = encoder.encode(SENTENCES)
     assert embeddings.dtype == np.float32
     np.testing.assert_allclose(encoder.encode("a man"), embeddings[3], atol=1e-5)
@@ -135,8 +135,6 @@ def change(name: str, **settings: object) -> Callable[[Path], None]:
 
 
 OBSTACLES = {
-    "model_type is 'distilbert'": change("config.json", model_type="distilbert"),
-    "hidden_act is 'relu'": change("config.json", hidden_act="relu"),
     "pools by max": change("1_Pooling/config.json", pooling_mode_mean_tokens=False, pooling_mode_max_tokens=True),
     "pools by cls and mean": change("1_Pooling/config.json", pooling_mode=["cls", "mean"]),
     "do_lower_case is True": change("sentence_bert_config.json", do_lower_case=True),
@@ -149,13 +147,13 @@ OBSTACLES = {
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
     folder = shutil.copytree(tiny_encoder, tmp_path / "model")
-    assert why_not_minbert(folder) is None
+    assert further_modules(folder) is None
     types = [("Transformer", ""), ("Pooling", "1_Pooling")]
     write_json(folder / "modules.json", [{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in types])
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
-    assert why_not_minbert(folder) is None
+    assert further_modules(folder) is None
     OBSTACLES[obstacle](folder)
-    reason = why_not_minbert(folder)
+    reason = further_modules(folder)
     assert reason is not None
     assert obstacle in reason
     assert str(folder) in reason
@@ -185,10 +183,15 @@ def refusal(name: Path | str, **options: str) -> str:
     return str(caught.value)
 
 
-def test_without_sentence_transformers_the_error_says_why_and_how(distilled, tiny_encoder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    message = refusal(distilled)
-    assert "model_type is 'distilbert'; this encoder computes 'bert' or 'roberta'" in message
+@pytest.mark.parametrize("package", ["transformers", "sentence_transformers"])
+def test_without_a_package_the_error_says_why_and_how(package, distilled, tiny_encoder, tmp_path, monkeypatch):
+    folder = distilled
+    if package == "sentence_transformers":
+        folder = tmp_path / "dense"
+        SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), Dense(32, 8)]).save(str(folder))
+    monkeypatch.setitem(sys.modules, package, None)
+    message = refusal(folder)
+    assert message.startswith(str(folder))
     assert "which is not installed; install with: " in message
     assert isinstance(load_encoder(tiny_encoder, **EXACT), SentenceEncoder)
 
@@ -198,7 +201,7 @@ def test_pickled_weights_are_refused(distilled, tiny_encoder, tmp_path):
     torch.save(safetensors.torch.load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     load_encoder(folder, **EXACT)
     (folder / "model.safetensors").unlink()
-    assert refusal(folder).startswith(f"{folder / 'pytorch_model.bin'}: pickled weights are not loaded")
+    assert refusal(folder).startswith(f"{folder}: no *.safetensors; save the model")
     dense = Dense(32, 8)
     SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), dense]).save(
         str(tmp_path / "dense"), safe_serialization=False
@@ -212,7 +215,7 @@ def test_code_that_comes_with_a_model_is_not_run(distilled, tmp_path):
     change("config.json", model_type="theirs", auto_map={"AutoConfig": "theirs.Config", "AutoModel": "theirs.Model"})(
         folder
     )
-    assert refusal(folder).startswith(f"{folder}: sentence-transformers cannot load it (")
+    assert refusal(folder).startswith(f"{folder}: transformers cannot load it (")
 
 
 # The hub.

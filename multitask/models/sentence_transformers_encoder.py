@@ -1,10 +1,11 @@
-"""Encoders of other architectures, which sentence-transformers computes, with the interface of `SentenceEncoder`.
+"""Models of sentence-transformers with further modules, which it computes, with the interface of `SentenceEncoder`.
 
 Needs the extra `sentence-transformers`. Loads safetensors only and runs no code that comes with a model.
 """
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,20 +42,18 @@ CHANGES = (
 )
 
 
-def why_not_minbert(folder: Path) -> str | None:
+def further_modules(folder: Path) -> str | None:
     """Why `SentenceEncoder` cannot compute the embeddings of the model in a folder; None if it can.
 
-    It computes BERT and RoBERTa with the first token's state or the mean as embedding. If the model also scales its
-    embeddings to length 1, the caller has to ask `encode` for that. A BERT or RoBERTa whose config.json is damaged
-    raises InputError; another library would build what it says.
+    It computes encoders with the first token's state or the mean as embedding. If the model also scales its embeddings
+    to length 1, the caller has to ask `encode` for that. A BERT or RoBERTa whose config.json is damaged raises
+    InputError; another library would build what it says.
     """
     path = folder / "config.json"
     if not path.is_file():
         return f"{path}: no such file"
-    try:
+    with suppress(OtherArchitectureError):
         BertConfig.from_file(path)
-    except OtherArchitectureError as error:
-        return str(error)
     modules = folder / "modules.json"
     if not modules.is_file():
         return None

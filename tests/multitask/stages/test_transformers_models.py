@@ -1,0 +1,170 @@
+"""Encoders of other architectures: values are transformers', trainings resume to the bit, and exports compute alike."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.data.contamination import TrainedOn
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.stages.finetune import finetune
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.stages.prune import prune
+from multitask.stages.settings import FinetuneConfig, MlmConfig, PretrainConfig, PruneConfig
+from multitask.training.optimizer import Optimizer
+from multitask.training.settings import OptimizerConfig, RegularisationConfig
+from multitask.use.export import export_sentence_transformers
+from tests.multitask.stages.conftest import history, weights
+
+transformers = pytest.importorskip("transformers", minversion="5")
+
+SENTENCES = ["A man is playing a guitar.", "two dogs run in the snow " * 9, "a man", "?", "good time " * 40]
+EXACT: Any = {"device": "cpu", "precision": "fp32"}
+FAST = OptimizerConfig(learning_rate=1e-3)
+SIZES = {
+    "vocab_size": 600,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
+SHORT = SIZES | {"max_position_embeddings": 64}
+OFFSET = SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}  # positions begin behind the padding's
+CONFIGS = {
+    "deberta-v2": transformers.DebertaV2Config(**SHORT, relative_attention=True, pos_att_type=["p2c", "c2p"]),
+    "modernbert": transformers.ModernBertConfig(
+        **SHORT, pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, local_attention=8
+    ),
+    "t5": transformers.T5Config(vocab_size=600, d_model=24, d_kv=6, d_ff=48, num_layers=2, num_heads=4),
+    "mpnet": transformers.MPNetConfig(**OFFSET),
+    "roberta-prelayernorm": transformers.RobertaPreLayerNormConfig(**OFFSET),
+}
+
+
+def theirs(config: Any) -> Any:
+    """transformers' class of a configuration: of T5, the encoder alone."""
+    return (
+        transformers.T5EncoderModel
+        if config.model_type == "t5"
+        else getattr(transformers, type(config).__name__.replace("Config", "Model"))
+    )
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A random model of each architecture, as transformers saves it."""
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tiny_encoder / "tokenizer.json"), pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    found = {}
+    for name, config in CONFIGS.items():
+        found[name] = folder = tmp_path_factory.mktemp(name)
+        torch.manual_seed(0)
+        config.initializer_range = 0.1
+        theirs(config)(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return found
+
+
+@pytest.mark.parametrize("pooling", ["auto", "cls"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_embeddings_are_those_of_transformers(name, pooling, folders):
+    encoder = SentenceEncoder.load(folders[name], pooling=pooling, **EXACT)
+    model = theirs(CONFIGS[name]).from_pretrained(folders[name]).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders[name])
+    assert encoder.max_length == (512 if name == "t5" else 64)
+    for sentence, found in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+        ids = tokenizer(sentence, truncation=True, max_length=encoder.max_length, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            states = model(input_ids=ids).last_hidden_state[0]
+        expected = states[0] if pooling == "cls" else states.mean(dim=0)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_dropout_is_replaced_everywhere(name, folders):
+    encoder = SentenceEncoder.load(folders[name], keep_layers=True, **EXACT)
+    ids, before = encoder.tokenizer.encode(SENTENCES), encoder.embed(encoder.tokenizer.encode(SENTENCES))
+    for probability, equal in ((0.0, True), (0.5, False)):
+        encoder.model.set_dropout(probability)
+        encoder.model.train()
+        assert torch.allclose(encoder.embed(ids), before, atol=1e-5) == equal
+    assert torch.equal(encoder.eval().embed(ids), before)
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("name", ["modernbert", "t5"])
+def test_a_training_lowers_the_loss_and_resumes_to_the_same_bits(name, folders, run_stage, monkeypatch):
+    config = FinetuneConfig(tasks=("similarity",), epochs=3, batch_size=16, encoder_dropout=0.2, optimizer=FAST)
+    whole, step = run_stage(finetune, config, folder="whole", start=folders[name]), Optimizer.step
+
+    def cut(self: Optimizer, number: int) -> None:
+        if number == 5:
+            raise Cut
+        step(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", cut)
+        with pytest.raises(Cut):
+            run_stage(finetune, config, folder="cut", start=folders[name], save_every=0.0)
+    torch.manual_seed(99)
+    resumed = run_stage(finetune, config, folder="cut", start=folders[name])
+    assert weights(resumed) == weights(whole)
+    losses = [line["training"]["similarity"] for line in history(whole)]
+    assert losses[-1] < losses[0]
+    saved = transformers.AutoConfig.from_pretrained(whole.model_folder()).to_dict()
+    dropped = {key: value for key, value in CONFIGS[name].to_dict().items() if "drop" in key}
+    assert {key: saved[key] for key in dropped} == dropped
+
+
+def test_a_pretrained_model_is_exported_to_sentence_transformers(folders, run_stage, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers", minversion="6")
+    config = PretrainConfig(sources=("quora",), epochs=1, batch_size=8, train_limit=16, optimizer=FAST)
+    run = run_stage(pretrain, config, start=folders["modernbert"])
+    encoder = SentenceEncoder.load(run.folder, **EXACT)
+    export_sentence_transformers(encoder, tmp_path / "exported", "name", normalize=False, trained_on=TrainedOn())
+    peer = sentence_transformers.SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+    np.testing.assert_allclose(encoder.encode(SENTENCES), peer.encode(SENTENCES), atol=1e-5)
+
+
+REFUSED = {
+    "prune": (prune, PruneConfig(score="magnitude")),
+    "mlm": (mlm, MlmConfig()),
+    "smart": (finetune, FinetuneConfig(regularisation=RegularisationConfig(smart_weight=1.0))),
+    "layers": (finetune, FinetuneConfig(optimizer=OptimizerConfig(layer_decay=0.9))),
+    "freeze": (finetune, FinetuneConfig(freeze="1")),
+    "embeddings": (pretrain, PretrainConfig(sources=("quora",), freeze_embeddings=True)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_needs_bert_is_refused(case, folders, run_stage):
+    stage, config = REFUSED[case]
+    with pytest.raises(InputError, match=r"(a modernbert|needs a BERT or RoBERTa)"):
+        run_stage(stage, config, start=folders["modernbert"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+            r"no \*.safetensors; save",
+        ),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "transformers cannot load it"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer.json; save the tokenizer"),
+    ],
+)
+def test_a_damaged_folder_is_refused(damage, message, folders, tmp_path):
+    damage(copied := Path(shutil.copytree(folders["modernbert"], tmp_path / "copy")))
+    with pytest.raises(InputError, match=rf"^{re.escape(str(copied))}: .*{message}"):
+        SentenceEncoder.load(copied, **EXACT)
