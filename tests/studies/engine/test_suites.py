@@ -1,6 +1,7 @@
 """Tables scored on SentEval's tasks: the scores are those of the command, and what was trained on is marked."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from itertools import chain
@@ -38,6 +39,15 @@ STSB, MR = SETS["sts"][5], SETS["transfer"][0]
 ROWS = 20  # of a class
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_fits() -> Iterator[None]:
+    """Few classifiers are fitted."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"FOLDS": 3, "GRID": (1.0,), "TRAINING_SET_GRID": (1.0,)}.items():
+            patch.setattr(transfer, name, value)
+        yield
+
+
 @pytest.fixture(scope="module")
 def with_suites(recipes, tmp_path_factory) -> Recipes:
     """Of three sentences that are scored, some are trained on."""
@@ -63,9 +73,7 @@ def preset(with_suites) -> Preset:
 @pytest.fixture(scope="module")
 def runs(preset, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transfer, "FOLDS", 4)
-        record = run_preset(preset, 1, RunOptions("cpu", "fp32", folder), Engine())
+    record = run_preset(preset, 1, RunOptions("cpu", "fp32", folder), Engine())
     assert not record.failures
     return folder
 
@@ -76,8 +84,7 @@ def results(runs) -> TableResults:
     return results
 
 
-def test_scores_are_those_of_the_command(with_suites, runs, monkeypatch):
-    monkeypatch.setattr(transfer, "FOLDS", 4)
+def test_scores_are_those_of_the_command(with_suites, runs):
     run, *_ = PresetRecord.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
     encoder = load_encoder(runs / str(run.model), device="cpu", precision="fp32")
