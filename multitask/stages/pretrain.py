@@ -72,7 +72,7 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         module["momentum"] = momentum = Momentum(
             encoder, projection, config.momentum, config.objective.build().predicts
         )
-        make = partial(MomentumSource, momentum=momentum, queue=config.queue)
+        make = partial(MomentumSource, momentum=momentum, queue=config.queue_size)
     module.to(run.runtime.device)
     if config.freeze_embeddings:
         encoder.bert.embeddings.requires_grad_(False)

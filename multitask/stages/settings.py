@@ -200,7 +200,7 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Embed positives by a copy of the encoder without gradient, whose weights are a moving average of the trained
     ones: each step's count this many times as much as the next step's, e.g. 0.995 (MoCo v2, arXiv 2003.04297; with
     --objective byol, BYOL, arXiv 2006.07733). Default: no copy."""
-    queue: Annotated[int, Field(ge=0)] = 1024
+    queue_size: Annotated[int, Field(ge=0)] = 1024
     """With momentum: how many of the last batches' positives are further negatives of each anchor, under every loss
     that takes hard negatives."""
     mlm_weight: AtLeastZero = 0.0
@@ -223,12 +223,14 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     def __post_init__(self) -> None:
         if self.probe_held_out is not None and self.probe_every is None:
             raise InputError("probe_held_out has no effect without probe_every; set both")
-        if self.momentum is None and self.queue != PretrainConfig.queue:
-            raise InputError("queue has no effect without momentum; set both")
+        if self.momentum is None and self.queue_size != PretrainConfig.queue_size:
+            raise InputError("queue_size has no effect without momentum; set both")
         if self.momentum is not None and self.chunk is not None:
             raise InputError("chunk cannot be combined with momentum, whose queue takes the place of large batches")
-        if self.momentum is not None and self.probe_every is not None and self.queue > LARGEST_PROBED_QUEUE:
-            raise InputError(f"queue is {self.queue}; expected at most {LARGEST_PROBED_QUEUE} with probe_every")
+        if self.momentum is not None and self.probe_every is not None and self.queue_size > LARGEST_PROBED_QUEUE:
+            raise InputError(
+                f"queue_size is {self.queue_size}; expected at most {LARGEST_PROBED_QUEUE} with probe_every"
+            )
 
 
 PRETRAIN_OPTIONS = (

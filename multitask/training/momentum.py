@@ -108,7 +108,7 @@ class MomentumSource(ContrastiveSource):
         size = queue if self.objective.takes_hard_negatives else 0
         if size and getattr(self.objective, "hard_negative_weight", 0):
             raise InputError(
-                "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue 0"
+                "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue-size 0"
             )
         self.queue = momentum.queue(size, momentum.encoder.width * len(self.sizes))
 

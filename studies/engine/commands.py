@@ -47,8 +47,9 @@ class _Presets(Tables):
     tables: str | None = None
     """Compute only these tables, e.g. `2,7,figure2`. Default: the preset's."""
     negative_pairs: Literal["bounded", "literal", "left_out"] | None = None
-    """What to do with Quora pairs of label 0: push them apart in the `bounded` form, in the report's `literal` form, or
-    leave them out. Default: the preset's, which is `literal` for `paper` and `bounded` for `small`."""
+    """What to do with Quora pairs of label 0: push them apart until they are unlike (`bounded`), without a bound as the
+    report does (`literal`, for infonce), or leave them out. Default: the preset's, which is `literal` for `paper` and
+    `bounded` for `small`."""
     finetune: _Sized = _SIZED
     """For --tasks-file: settings of all rows. Presets take epochs and epoch_size alone."""
 

@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Callable[..., Run], Any]] = {
     "triplets in chunks": (pretrain, replace(PRETRAIN, sources=("nli",), chunk=2)),
     "labelled pairs": (pretrain, replace(PRETRAIN, sources=("quora",))),
     "labelled pairs apart": (pretrain, replace(PRETRAIN, sources=("quora",), objective=ObjectiveConfig("met"))),
-    "queue": (pretrain, replace(PRETRAIN, sources=("nli",), momentum=0.9, queue=16)),
+    "queue": (pretrain, replace(PRETRAIN, sources=("nli",), momentum=0.9, queue_size=16)),
     "predictor": (pretrain, replace(PRETRAIN, objective=ObjectiveConfig("byol"), momentum=0.9)),
     "uniformity": (pretrain, replace(PRETRAIN, sources=("similarity",), objective=ObjectiveConfig("align_uniform"))),
     "masked beside": (pretrain, replace(PRETRAIN, sources=("nli",), mlm_weight=0.3)),

@@ -18,7 +18,7 @@ from multitask.training.contrastive_source import build_projection
 from multitask.training.momentum import Momentum, MomentumSource, Queue
 from multitask.training.settings import ObjectiveConfig
 
-CONFIG = PretrainConfig(batch_size=8, select="last", pooling="mean", momentum=0.8, queue=20)
+CONFIG = PretrainConfig(batch_size=8, select="last", pooling="mean", momentum=0.8, queue_size=20)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_losses_and_gradients_of_several_steps_follow_a_loop(name, objective, tr
 
 def test_the_same_sentence_is_no_negative_when_it_comes_again(training):
     """In the second epoch, the queue has the sentences of the first."""
-    problem = training(replace(CONFIG, batch_size=20, queue=80))
+    problem = training(replace(CONFIG, batch_size=20, queue_size=80))
     source = problem.contrastive["unlabelled"]
     for update in [*problem.plan(0), *problem.plan(1)]:
         problem.backward(update)
