@@ -25,8 +25,8 @@ from minbert.files import read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Run, without_folders
 from multitask.data.contamination import RECORD
 from multitask.experiments.frames import SCORES, GridFrames
-from multitask.experiments.record import PresetRecord
 from multitask.experiments.results import Results
+from multitask.experiments.tables import PresetRecord
 from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
 

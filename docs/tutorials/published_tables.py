@@ -33,7 +33,7 @@ for file in sorted(DATA.glob("*.parquet")):
 FILE, TABLE = "multitask-report", "best-parts"
 
 # %%
-from multitask.experiments.text import difference_table, score_table
+from multitask.experiments.results import difference_table, score_table
 
 table = Results.load(DATA / f"{FILE}.parquet").table(TABLE)
 print(table.description.title, table.description.note, sep="\n", end="\n\n")

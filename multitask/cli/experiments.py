@@ -82,8 +82,8 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
     `render` writes the report from results into a folder, and returns its page.
     """
     from multitask.experiments.engines import Ray, local_engine
+    from multitask.experiments.grid import run_preset, write_best_predictions
     from multitask.experiments.report import report_of, results_in
-    from multitask.experiments.run import run_preset, write_best_predictions
     from multitask.experiments.show_runs import presented
 
     preset, where = options.load(), options.computing
@@ -115,8 +115,7 @@ class PlanTables(Tables):
 def plan_tables(options: PlanTables) -> int:
     """Print the plan."""
     from multitask.data.markup import aligned
-    from multitask.experiments.grid import Grid, plan
-    from multitask.experiments.run import check_preset
+    from multitask.experiments.grid import Grid, check_preset, plan
 
     computing, preset = options.computing, options.load()
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)

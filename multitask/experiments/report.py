@@ -1,7 +1,7 @@
-"""The report of a preset: pages, LaTeX tables, pictures and data, from the runs alone."""
+"""The report of a preset: pages, LaTeX tables, pictures and data, from two frames alone."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -33,10 +33,18 @@ from multitask.experiments.figures import (
     table_pictures,
 )
 from multitask.experiments.frames import ANSWERS, SCORES, TRAINING, GridFrames, RunResult
-from multitask.experiments.results import STEPS, TableScores, scores_as_data
-from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.results import (
+    STEPS,
+    TableScores,
+    difference,
+    difference_table,
+    latex_float,
+    score,
+    score_table,
+    signed,
+)
+from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
 from multitask.experiments.tables import OVERALL
-from multitask.experiments.text import difference, difference_table, latex_float, score, score_table, signed
 from multitask.models.estimates import written
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import Labelled
@@ -108,9 +116,6 @@ def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
     """The cosines at an evaluation by pair of tasks; their measures are called `cosine TASK/TASK`."""
     seen = line["numbers"].get(TRAINING, {}).items()
     return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
-
-
-SECTIONS: tuple[Callable[[PresetResults], Section | None], ...] = (conflicts,)
 
 
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
@@ -310,7 +315,7 @@ def report_of(
     with_rows = [found.table.key for found in results.tables if found.table.kind == "table"]
     if over := overview([scores[key] for key in with_rows if key in scores]):
         drawn["figures/overview.svg"] = over
-    sections = [section for build in SECTIONS if (section := build(results))]
+    sections = list(filter(None, [conflicts(results)]))
     drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
     shown = {
         "papers": papers,

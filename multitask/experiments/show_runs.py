@@ -18,9 +18,8 @@ from multitask.data.messages import plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
 from multitask.experiments.frames import RunFacts, RunResult
-from multitask.experiments.record import PresetRecord, duration
 from multitask.experiments.table_results import PresetResults, Samples
-from multitask.experiments.tables import OVERALL
+from multitask.experiments.tables import OVERALL, PresetRecord, duration
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
 from multitask.stages.registry import stages

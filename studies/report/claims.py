@@ -16,8 +16,8 @@ import pandas
 
 from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, SampledScores, Uncertain, contrast
 from multitask.experiments.frames import ProbedAt, RunResult
+from multitask.experiments.results import score, signed
 from multitask.experiments.table_results import TableResults
-from multitask.experiments.text import score, signed
 from studies.report.evidence import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 
 Measure = Callable[[RunResult], float | None]

@@ -18,9 +18,9 @@ from minbert.files import read_json, write_json
 from multitask.base.runs import Run
 from multitask.data.markup import markdown_text
 from multitask.experiments.frames import SCORES, GridFrames
-from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import Results, TableScores, scores_as_data
-from multitask.experiments.table_results import PresetResults
+from multitask.experiments.results import Results, TableScores
+from multitask.experiments.table_results import PresetResults, scores_as_data
+from multitask.experiments.tables import PresetRecord
 from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.published_runs import unpack

@@ -9,7 +9,7 @@ import pytest
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights
 from multitask.experiments.engines import Engine
-from multitask.experiments.run import run_preset
+from multitask.experiments.grid import run_preset
 from multitask.experiments.tables import Node, Preset, Row, experiment
 from multitask.stages.settings import REPORT, FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import OptimizerConfig

@@ -21,8 +21,7 @@ from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.cli.train import stage_commands
 from multitask.experiments.engines import Engine
-from multitask.experiments.grid import Grid, compute_grid, plan
-from multitask.experiments.run import run_preset
+from multitask.experiments.grid import Grid, compute_grid, plan, run_preset
 from multitask.experiments.show_runs import entries
 from multitask.experiments.tables import Experiment, Node, Row, StudyTable, experiment
 from multitask.stages import registry

@@ -17,11 +17,9 @@ from minbert.errors import InputError
 from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
-from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import scores_as_data
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import OVERALL
-from multitask.experiments.text import best
+from multitask.experiments.results import best
+from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
+from multitask.experiments.tables import OVERALL, PresetRecord
 
 TASKS = """
 [tasks.topic]

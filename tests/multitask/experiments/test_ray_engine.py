@@ -8,7 +8,7 @@ import pytest
 
 from multitask.base.options import RunOptions
 from multitask.experiments.engines import Engine
-from multitask.experiments.run import run_preset
+from multitask.experiments.grid import run_preset
 from multitask.experiments.tables import Preset, Row, experiment
 from tests.multitask.experiments.conftest import files
 

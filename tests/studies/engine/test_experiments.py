@@ -10,9 +10,8 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION, Weights
 from multitask.experiments.frames import GridFrames, RunResult
-from multitask.experiments.record import PresetRecord, duration
 from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Node, Row, StudyTable, key_of
+from multitask.experiments.tables import Node, PresetRecord, Row, StudyTable, duration, key_of
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments

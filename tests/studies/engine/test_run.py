@@ -24,13 +24,10 @@ from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
 from multitask.experiments.frames import RANDOM_WEIGHTS
-from multitask.experiments.grid import Grid, plan
-from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import scores_as_data
-from multitask.experiments.run import run_preset, write_best_predictions
+from multitask.experiments.grid import Grid, plan, run_preset, write_best_predictions
 from multitask.experiments.show_runs import TRIED
-from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Experiment, Node, Preset, Row, experiment
+from multitask.experiments.table_results import PresetResults, scores_as_data
+from multitask.experiments.tables import Experiment, Node, Preset, PresetRecord, Row, experiment
 from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage

@@ -21,12 +21,9 @@ from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import evaluate_suites
 from multitask.experiments.engines import Engine
-from multitask.experiments.grid import Grid
-from multitask.experiments.record import PresetRecord
-from multitask.experiments.results import scores_as_data
-from multitask.experiments.run import check_preset, run_preset
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import Preset, Row
+from multitask.experiments.grid import Grid, check_preset, run_preset
+from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
+from multitask.experiments.tables import Preset, PresetRecord, Row
 from multitask.models.sentence_encoder import load_encoder
 from multitask.stages.settings import SuitesConfig
 from studies.engine.presets import preset_of

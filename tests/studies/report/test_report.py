@@ -23,11 +23,9 @@ from multitask.base.runs import Run
 from multitask.evaluation import text_tables
 from multitask.experiments import report
 from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
-from multitask.experiments.record import PresetRecord, RecordedRun
-from multitask.experiments.results import Results, scores_as_data
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import OVERALL, Row, StudyTable
-from multitask.experiments.text import score_table
+from multitask.experiments.results import Results, score_table
+from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
+from multitask.experiments.tables import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
 from studies.report.study_page import render, write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
 
