@@ -212,7 +212,7 @@ def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
 
 def test_a_student_comes_nearer_to_its_joint_teacher_than_by_gold_labels(run_stage, joint, tiny_encoder, data):
     """The student reads pairs as features of two embeddings."""
-    config = replace(CONFIG, tasks=("paraphrase",), epochs=8)
+    config = replace(CONFIG, tasks=("paraphrase",), epochs=5)
     config = replace(config, teaching=TeachingConfig(mine_pairs=1, gold_share=0.0))
     student = run_stage(distil, config, start=[tiny_encoder, joint.folder])
     fields = {name: getattr(config, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}

@@ -44,7 +44,17 @@ FINETUNE = FinetuneConfig(epochs=2, batch_size=12, encoder_dropout=None, optimiz
 PRETRAIN = PretrainConfig(batch_size=8, epochs=2, optimizer=FAST)
 FUSE = FuseConfig(replace(SUPERVISED, epochs=2, batch_size=6, train_limit=16, optimizer=FAST))
 CASES: dict[str, tuple[Any, Any]] = {
-    "finetune": (finetune, replace(FINETUNE, optimizer=AVERAGED, regularisation=BOTH, batch_size=6, train_limit=16)),
+    "finetune": (
+        finetune,
+        replace(
+            FINETUNE,
+            tasks=("sentiment", "similarity"),
+            optimizer=AVERAGED,
+            regularisation=BOTH,
+            batch_size=6,
+            train_limit=16,
+        ),
+    ),
     "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=3, chunk=3, mlm_weight=0.1, probe_every=3, train_limit=24)),
     "moco": (pretrain, replace(PRETRAIN, momentum=0.9, queue_size=20, mlm_weight=0.1, train_limit=24)),
     "byol": (
