@@ -98,7 +98,7 @@ FINETUNE = register(
         "finetune",
         FinetuneConfig,
         "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
-        version=8,
+        version=9,
         common=(*FINETUNE_OPTIONS, "new_heads"),
         distributed=True,
     )
@@ -154,6 +154,7 @@ DISTIL = register(
         "distil",
         DistilConfig,
         "Fine-tune an encoder on gold labels and on the predictions of other models, its teachers.",
+        version=2,
         inputs=(START, ModelInput("teacher", "", TEACHERS, several=True)),
         common=(
             *("tasks", "epochs", "epoch_size", "learning_rate", "train_limit", "seed"),
@@ -242,7 +243,7 @@ PRETRAIN = register(
         "pretrain",
         PretrainConfig,
         "Train an encoder contrastively; other stages can start from it.",
-        version=5,
+        version=6,
         common=PRETRAIN_OPTIONS,
         distributed=True,
     )
@@ -379,7 +380,7 @@ FUSE = register(
         "fuse",
         FuseConfig,
         "Train each batch on its labels, then its sentences with the contrastive objective.",
-        version=6,
+        version=7,
         with_seed=_with_seed,
         common=(*FINETUNE_OPTIONS, "objective"),
         distributed=True,

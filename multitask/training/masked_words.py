@@ -28,6 +28,8 @@ class MaskedSource(TrainingSource):
     restores, unless there is another `generator`.
     """
 
+    reads_tokens = True
+
     def __init__(
         self,
         tokens: tuple[Tokens, ...],

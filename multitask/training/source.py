@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -167,6 +167,8 @@ class TrainingSource(ABC):
     """Rows that can be trained on."""
 
     lengths: NDArray[np.int64]  # [rows] number of tokens in all sequences of a row
+    reads_tokens: ClassVar[bool] = False
+    """Whether the loss reads the states of all tokens, and not only embeddings."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -188,7 +190,8 @@ class TrainingSource(ABC):
         """A batch's loss, the same on every rank. Called under autocast.
 
         `rows` are all rows of the batch. The other arguments are of this rank's rows, those of `distributed.own`: the
-        states [tokens, hidden] of all sequences end to end, their embeddings [sequences, hidden] fp32, and the targets.
+        states [tokens, hidden] of all sequences end to end if it `reads_tokens`, their embeddings [sequences, hidden]
+        fp32, and the targets.
         """
 
 
@@ -248,10 +251,14 @@ def losses_of(encoder: SentenceEncoder, sources: Mapping[str, TrainingSource], u
         tokens = embeddings = known
         if len(known) < len(own):
             ids, types = [i for part in parts for i in part.ids], [t for part in parts for t in part.types]
-            batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
-            hidden = encoder.model.forward_packed(batch, runtime.recompute)
-            tokens = [*hidden.split([sum(map(len, part.ids)) for part in parts])]
-            embeddings = [*pool(hidden, batch, encoder.pooling).split([len(part.ids) for part in parts])]
+            sequences = [len(part.ids) for part in parts]
+            if any(source.reads_tokens for source, _ in own):
+                batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
+                hidden = encoder.model.forward_packed(batch, runtime.recompute)
+                tokens = [*hidden.split([sum(map(len, part.ids)) for part in parts])]
+                embeddings = [*pool(hidden, batch, encoder.pooling).split(sequences)]
+            else:
+                tokens = embeddings = [*encoder.embed(ids, types, recompute=runtime.recompute).split(sequences)]
         for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):
             found[item.source] = sources[item.source].loss(states, pooled, part.targets, item.rows)
     return Losses(

@@ -241,7 +241,9 @@ def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_
     assert all(torch.equal(start_of, after[name]) for name, start_of in before.items())
     calls = []
     forward = BertModel.forward_packed
-    monkeypatch.setattr(BertModel, "forward_packed", lambda *args: calls.append(args) or forward(*args))
+    monkeypatch.setattr(
+        BertModel, "forward_packed", lambda *args, **options: calls.append(args) or forward(*args, **options)
+    )
     assert sums(run(config, folder="again")) == sums(once)
     few = len(calls)
     monkeypatch.setattr(finetune_stage, "MOST_KEPT", 0)
