@@ -148,6 +148,9 @@ def test_objectives(on_meta, name):
     with NoWaitingCopies():
         objective(anchors, positives, labels=labels, false_negatives=false).backward()
         objective.gate_rate(anchors, positives, None, false)
+        if objective.takes_hard_negatives:
+            objective(anchors, positives, positives, None, false, false).backward()
+            objective.gate_rate(anchors, positives, positives, false, false)
 
 
 @pytest.mark.parametrize("config", OTHERS, ids=str)
