@@ -159,17 +159,19 @@ class RunResult(RunFacts):
         tables = {task: len(measured.get("confusion", ())) for task, measured in evaluation["metrics"].items()}
         weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
         chosen = [task for member in members for task in member["scores"]]
-        result = cls(
-            **{one.name: getattr(of, one.name) for one in fields(RunFacts)}
-            | {"sources": tuple(config.get("sources", ())), "measures": measures}
-            | {"classes": {task: count for task, count in tables.items() if count}}
+        facts = replace(
+            of,
+            sources=tuple(config.get("sources", ())),
+            measures=measures,
+            classes={task: count for task, count in tables.items() if count},
             # RUN/checkpoints/MODEL
-            | {"asked": {task: Path(*asked).parent.parent.name for task, asked in weights.items() if len(asked) == 1}}
-            | {"chosen_on_dev": evaluation.get("selected_on_dev", False) and len(set(chosen)) < len(chosen)}
-            | {"keeps_model": bool(Run(model).kept_models()), "unknown": tuple(evaluation.get("unknown", ()))},
-            numbers=numbers,
-            history=tuple(map(_line, Run(model).history())) if (model / "metrics.jsonl").is_file() else (),
+            asked={task: Path(*asked).parent.parent.name for task, asked in weights.items() if len(asked) == 1},
+            chosen_on_dev=evaluation.get("selected_on_dev", False) and len(set(chosen)) < len(chosen),
+            keeps_model=bool(Run(model).kept_models()),
+            unknown=tuple(evaluation.get("unknown", ())),
         )
+        history = tuple(map(_line, Run(model).history())) if (model / "metrics.jsonl").is_file() else ()
+        result = cls(**vars(facts), numbers=numbers, history=history)
         names = [f"{task}_{kind}" for task in result.scores for kind in ("labels", "predictions")]
         arrays = read_arrays(evaluated / "predictions.npz", *names)
         return result.with_answers({t: (arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in result.scores})
@@ -230,16 +232,15 @@ class GridFrames:
 
     @classmethod
     def load(cls, scores: Path, answers: Path | None = None) -> Self:
-        """Read the frames. Raises InputError for a missing or damaged file, or one of another version."""
-        if not scores.is_file():
-            raise InputError(f"{scores}: no such file; `multitask experiments run` writes {SCORES}")
-        try:
-            found = parquet.read_table(scores)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise InputError(f"{scores}: not a Parquet file ({str(error).splitlines()[0]:.80})") from None
+        """Read the frames; answers that are not there are left out.
+
+        Raises:
+            InputError: no scores, a damaged file, or one of another version.
+        """
+        found = _read_frame(scores, LINE)
         about = found.schema.metadata or {}
-        if about.get(b"version") != VERSION or found.schema.names != LINE.names:
-            raise InputError(f"{scores}: written by another version, or another file; expected a report's {SCORES}")
+        if about.get(b"version") != VERSION:
+            raise InputError(f"{scores}: written by another version")
         record: PresetRecord = read_as(PresetRecord, about[b"record"].decode(), scores)
         arrays = _read_answers(answers) if answers is not None else {}
         return cls(record, tuple(_read_runs(found, arrays, scores)))
@@ -301,6 +302,18 @@ def _lines(run: RunResult, label: str) -> Iterator[tuple[Any, ...]]:
     yield (*place, None, FACTS, FACTS, None, adapter(RunFacts).dump_json(facts).decode())
 
 
+def _read_frame(file: Path, schema: pyarrow.Schema) -> pyarrow.Table:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; `multitask experiments run` writes {SCORES} and {ANSWERS}")
+    try:
+        found = parquet.read_table(file, read_dictionary=["run", "task"])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{file}: not a Parquet file ({str(error).splitlines()[0]:.80})") from None
+    if found.schema.names != schema.names:
+        raise InputError(f"{file}: another file; expected the columns {', '.join(schema.names)}")
+    return found
+
+
 def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path: Path) -> Iterator[RunResult]:
     columns = zip(*(found.column(name).to_pylist() for name in LINE.names), strict=True)
     for _, lines in groupby(columns, key=lambda line: (*line[:2], line[3])):
@@ -351,6 +364,6 @@ def _read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
     """Labels and predictions by run and task."""
     if not file.is_file():
         return {}
-    frame = parquet.read_table(file, read_dictionary=["run", "task"]).to_pandas()
+    frame = _read_frame(file, ANSWER).to_pandas()
     found = frame.groupby(["run", "task"], observed=True, sort=False)
     return {key: (of.label.to_numpy(), of.prediction.to_numpy()) for key, of in found}

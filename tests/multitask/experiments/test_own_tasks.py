@@ -159,22 +159,27 @@ def test_frames_hold_what_runs_hold(work):
             assert [*same[2:]] == others
 
 
+@pytest.mark.parametrize("name", [SCORES, ANSWERS])
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: path.unlink(),
         lambda path: path.write_bytes(path.read_bytes()[:-20]),
         lambda path: path.write_bytes((path.parent / "results.parquet").read_bytes()),
     ],
 )
-def test_another_file_of_scores_is_one_clear_line(damage, work, tmp_path):
-    for name in (SCORES, "results.parquet"):
-        shutil.copy(work / "report" / name, tmp_path)
-    damage(tmp_path / SCORES)
+def test_a_damaged_frame_and_another_file_are_one_clear_line(damage, name, work, tmp_path):
+    for file in (SCORES, ANSWERS, "results.parquet"):
+        shutil.copy(work / "report" / file, tmp_path)
+    damage(tmp_path / name)
     with pytest.raises(InputError) as raised:
-        GridFrames.load(tmp_path / SCORES)
-    assert str(raised.value).startswith(str(tmp_path / SCORES))
+        GridFrames.load(tmp_path / SCORES, tmp_path / ANSWERS)
+    assert str(raised.value).startswith(str(tmp_path / name))
     assert "\n" not in str(raised.value)
+
+
+def test_scores_that_are_not_there_are_one_clear_line(tmp_path):
+    with pytest.raises(InputError, match="no such file; `multitask experiments run` writes"):
+        GridFrames.load(tmp_path / SCORES)
 
 
 def test_a_second_run_and_a_plan_find_everything_computed(work, tasks_file, tiny_encoder, capsys):
