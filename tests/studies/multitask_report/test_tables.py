@@ -169,7 +169,7 @@ def test_the_best_recipes_train_encoders_of_their_depth(sample_data, small_data,
     assert trained
     assert all(0 < line["training"][task] < 10 for task in trained)
     model = MultitaskModel.load(run.folder, keep_layers=True)
-    assert len(model.encoder.layers) == layers
+    assert len(model.encoder.model.layers) == layers
     assert [model.reads_jointly(task) for task in ("paraphrase", "similarity")] == [reads_jointly] * 2
 
 
