@@ -206,7 +206,7 @@ class Probe(Computing, ModelOption):
 
 def probe(options: Probe) -> None:
     """Probe; print a table of the means over the batches."""
-    from multitask.evaluation.gradient_probe import probe_checkpoint, similar_pairs
+    from multitask.evaluation.gradient_probe import probe_checkpoint, signs, similar_pairs
     from multitask.evaluation.text_tables import probe_table
     from multitask.models.sentence_encoder import SentenceEncoder
     from multitask.tasks.sources import source_named
@@ -228,7 +228,7 @@ def probe(options: Probe) -> None:
     found = probe_checkpoint(encoder, texts, objective, options.batch_size, options.batches, options.seed)
     summaries = [components.summary() for components in found]
     print(f"{objective}, {len(found)} batches of {options.batch_size}")
-    print(probe_table(summaries))
+    print("\n".join([probe_table(summaries), *signs(objective, summaries)]))
     if options.output is not None:
         write_json(options.output, {"objective": str(objective), "source": options.source, "batches": summaries})
         print(options.output)

@@ -19,11 +19,12 @@ Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sen
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -109,6 +110,52 @@ class GradientComponents:
             "distance gap": self.distance_gap.item(),
             "residual": self.residual.item(),
         }
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A number of `GradientComponents.summary` that points to a parameter.
+
+    Bounds lie between what was seen where the table `gradient` lost Spearman correlation and where it did not: 32 steps
+    of the gradient form on dropout views, 128 sentences in a batch. `docs/how-to/probe.md` has these numbers.
+    """
+
+    measure: str
+    bound: float
+    above: bool  # whether numbers above the bound are the sign, or those below
+    parameters: tuple[str, ...]  # the objective's names for what is too high or too low
+    says: str  # of the parameter
+
+    def of(self, objective: Objective, value: float) -> str | None:
+        """The line about a value; None if it is no sign, or if the objective lacks the parameter."""
+        name = next((name for name in self.parameters if getattr(objective, name, None) is not None), None)
+        if name is None or not (value > self.bound if self.above else value < self.bound):
+            return None
+        compared = f"{value:.3f} is {'above' if self.above else 'below'} {self.bound:g}"
+        return f"{self.measure} {compared}: {name}={getattr(objective, name):g} is probably {self.says}"
+
+
+SIGNS = (
+    Sign(
+        "hardest negative weight",
+        0.2,
+        False,
+        ("weight", "temperature"),
+        "too high, as nearly all negatives count alike",
+    ),
+    Sign("dissipated anchors", 0.995, True, ("dissipation", "margin"), "too low, as hardly an anchor gets a gradient"),
+    Sign("median ratio", 3.5, True, ("ratio",), "too high"),
+)
+
+
+def signs(objective: Objective, batches: Sequence[Mapping[str, float]]) -> list[str]:
+    """What summaries of batches point to, in a line each, from their means."""
+    found = []
+    for sign in SIGNS:
+        values = [batch[sign.measure] for batch in batches if math.isfinite(batch[sign.measure])]
+        if values and (line := sign.of(objective, fmean(values))) is not None:
+            found.append(line)
+    return found
 
 
 def probe(

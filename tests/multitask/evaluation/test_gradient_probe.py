@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -13,10 +14,19 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.base.random_streams import generator
 from multitask.cli.main import main
-from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe, probe_checkpoint, similar_pairs
+from multitask.evaluation.gradient_probe import (
+    SIGNS,
+    STEP,
+    GradientComponents,
+    probe,
+    probe_checkpoint,
+    signs,
+    similar_pairs,
+)
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, build_objective, unit
 from multitask.training.settings import ObjectiveConfig
+from tests.conftest import ROOT
 
 from ..objectives.batches import (
     ALL_OBJECTIVES,
@@ -397,3 +407,35 @@ def test_layers_drop_units_in_every_precision(tiny_encoder):
         batches = probe_checkpoint(encoder, [SENTENCES], build_objective("infonce", temperature=0.5), 10)
         found[precision] = np.array([list(batch.summary().values()) for batch in batches])
     np.testing.assert_allclose(found["bf16"], found["fp32"], rtol=0.1, atol=1e-12)  # the residual is rounding
+
+
+SWEPT = {"temperature": "weight", "margin": "dissipation", "ratio": "ratio"}
+
+
+def test_signs_are_seen_where_the_published_sweep_lost_and_nowhere_else():
+    """Of a row's last probe, the worse of its training and its held-out sentences, as rows of the table differ."""
+    scores = pd.read_parquet(ROOT / "docs/studies/results/scores/gradient-paradigm.parquet")
+    table = scores[scores.table == "gradient"]
+    best = table[(table.source == "similarity") & (table.measure == "spearman")].groupby(["row", "seed"]).value.max()
+    best = best.groupby("row").mean()
+    last = table[(table.source == "training") & (table.step == table.step.max())]
+    means = last.groupby(["row", "measure"]).value.mean()
+    told = {}
+    for row in set(best.index) - {"defaults"}:
+        name, value = row.split("=")
+        objective = build_objective("gradient", **{SWEPT[name]: float(value)})
+        held_out = {sign.measure: means[row].get(f"held out {sign.measure}", math.nan) for sign in SIGNS}
+        held_out["dissipated anchors"] = means[row]["unlabelled dissipated anchors"]
+        told[row] = signs(objective, [held_out])
+    assert {row for row, lines in told.items() if lines} == {
+        *("temperature=0.2", "temperature=0.5", "temperature=1", "margin=0.05", "margin=0.1", "ratio=2")
+    }
+    assert all(len(lines) <= 1 for lines in told.values())
+    lost = best["defaults"] - best
+    assert min(lost[row] for row, lines in told.items() if lines) > 0.019
+    page = (ROOT / "docs/how-to/probe.md").read_text(encoding="utf-8")
+    for row in (*[row for row in told if told[row] and row != "temperature=0.5"], "temperature=0.1", "margin=0.2"):
+        assert f"{best[row]:.3f}" in page
+    assert told["ratio=2"] == ["median ratio 4.042 is above 3.5: ratio=2 is probably too high"]
+    assert signs(build_objective("infonce"), [{sign.measure: 0.999 for sign in SIGNS}]) == []
+    assert signs(build_objective("infonce"), [{sign.measure: math.nan for sign in SIGNS}]) == []
