@@ -13,7 +13,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.base import distributed
-from multitask.base.options import Device, Precision
+from multitask.base.options import Device, Precision, keep_few_kernels
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,6 @@ def make_deterministic(runtime: Runtime) -> None:
     else:
         keep_few_kernels()
         _keep_freed_memory()
-
-
-def keep_few_kernels() -> None:
-    """Bound oneDNN's cache of kernels; call this before it computes anything.
-
-    Packed batches come in ever new shapes, and oneDNN keeps code and scratch memory for 1024 of them by default.
-    """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 def _keep_freed_memory() -> None:

@@ -1,5 +1,6 @@
 """Where a run computes and what it leaves behind."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,3 +48,11 @@ class RunOptions(Computing):
     recompute: bool = False
     """Keep only the inputs of the encoder's layers for the gradient, and compute the layers again in the backward pass:
     a fraction of the memory for about a third more time, and the same result."""
+
+
+def keep_few_kernels() -> None:
+    """Bound oneDNN's cache of kernels; call this before it computes anything.
+
+    Packed batches come in ever new shapes, and oneDNN keeps code and scratch memory for 1024 of them by default.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

@@ -16,6 +16,7 @@ from typing import Any
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import NO_TEXT
 from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
+from multitask.base.options import keep_few_kernels
 from multitask.base.runs import last_run, refuse_file_of_run
 from multitask.cli import data, evaluate, experiments, serve, use_models
 from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("httpx", "sentence_transformers", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # not every retry: the outcome is one line of ours
+    keep_few_kernels()
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except (InputError, TrainingError, OSError) as error:  # OSError: a full disk, a file where a folder should be

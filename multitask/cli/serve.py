@@ -149,10 +149,8 @@ def access_token(file: Path | None) -> str | None:
 
 
 def _load(models: Sequence[str], computing: Computing, keep_layers: bool) -> "dict[str, MultitaskModel]":
-    from multitask.base.device import keep_few_kernels
     from multitask.service.served_model import load_served
 
-    keep_few_kernels()
     named = models_by_name(models)
     return {
         name: load_served(model, computing.device, computing.precision, keep_layers) for name, model in named.items()

@@ -220,6 +220,15 @@ def test_bash(words, expected, script):
 SLOW = ("pandas", "pyarrow", "scipy", "sklearn", "matplotlib", "transformers", "torch._dynamo")
 
 
+def test_commands_bound_the_cache_of_kernels_unless_the_user_has_set_it(monkeypatch, capsys):
+    for given, expected in (("7", "7"), (None, "64")):
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given or "")
+        if given is None:
+            monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+        assert main(["--version"]) == 0
+        assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == expected
+
+
 def test_predict_and_embed_import_no_slow_package_that_they_do_not_use(tmp_path, tiny_encoder):
     model_of_every_kind(tiny_encoder).save(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("A gem.\nBad.\n", encoding="utf-8")
