@@ -130,7 +130,7 @@ class Bf16Model(BertModel):
             hidden = layer_norm(hidden + attention.output.forward(context), width, norm.weight, norm.bias, epsilon)
             transformed = layer.output.forward(layer.intermediate.forward(hidden))
             hidden = layer_norm(hidden + transformed, width, last.weight, last.bias, epsilon)
-        return hidden
+        return hidden if self.layers or not first_only else collect(hidden, batch.offsets[:-1])
 
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
         """Raise InputError: the weights are rounded."""

@@ -206,7 +206,7 @@ class BertModel(nn.Module):
                 hidden = checkpoint(layer, hidden, attend, kept, use_reentrant=False)
             else:
                 hidden = layer(hidden, attend, kept)
-        return hidden
+        return hidden if self.layers or not first_only else collect(hidden, batch.offsets[:-1])
 
     def freeze(self, layers: int) -> None:
         """Keep the embeddings and the lowest layers as they are: without gradient and dropout, on the packed path.
@@ -226,6 +226,11 @@ class BertModel(nn.Module):
         for module in self.modules():
             if isinstance(module, Dropout):
                 module.p = probability
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether two passes in training mode differ."""
+        return self.attention_dropout > 0 or any(part.p > 0 for part in self.modules() if isinstance(part, Dropout))
 
     def pool(self, first: Tensor) -> Tensor:
         """BERT's pooler: a linear layer and tanh on the first token's state, [batch, hidden] -> [batch, hidden]."""

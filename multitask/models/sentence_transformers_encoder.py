@@ -5,7 +5,6 @@ Needs the extra `sentence-transformers`. Loads safetensors only and runs no code
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -45,16 +44,20 @@ CHANGES = (
 def further_modules(folder: Path) -> str | None:
     """Why `SentenceEncoder` cannot compute the embeddings of the model in a folder; None if it can.
 
-    It computes encoders with the first token's state or the mean as embedding. If the model also scales its embeddings
-    to length 1, the caller has to ask `encode` for that. A BERT or RoBERTa whose config.json is damaged raises
-    InputError; another library would build what it says.
+    It computes encoders with the first token's state or the mean as embedding. If a BERT or RoBERTa also scales its
+    embeddings to length 1, the caller has to ask `encode` for that; other architectures with modules are computed by
+    sentence-transformers as they are. A BERT or RoBERTa whose config.json is damaged raises InputError; another library
+    would build what it says.
     """
     path = folder / "config.json"
     if not path.is_file():
         return f"{path}: no such file"
-    with suppress(OtherArchitectureError):
-        BertConfig.from_file(path)
     modules = folder / "modules.json"
+    try:
+        BertConfig.from_file(path)
+    except OtherArchitectureError as error:
+        if modules.is_file() or not (folder / "tokenizer.json").is_file():
+            return str(error)
     if not modules.is_file():
         return None
     try:

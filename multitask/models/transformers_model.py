@@ -96,6 +96,8 @@ class TransformersModel(nn.Module):
                 try:
                     kind = type(auto.AutoModelForTextEncoding.from_config(config))  # of T5, the encoder alone
                 except ValueError:
+                    if config.is_encoder_decoder:
+                        raise ValueError(f"its encoder alone is not there for {config.model_type}") from None
                     kind = type(auto.AutoModel.from_config(config))
             settings = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
             model, found = kind.from_pretrained(folder, **settings, **options)
@@ -125,6 +127,8 @@ class TransformersModel(nn.Module):
 
     def forward_packed(self, batch: PackedBatch, recompute: bool = False, first_only: bool = False) -> Tensor:
         """As `BertModel.forward_packed`, with padding; `first_only` saves nothing."""
+        if recompute and not self.model.supports_gradient_checkpointing:
+            raise InputError(f"recompute: transformers does not recompute the layers of {self.config.model_type}")
         if recompute != self.recomputes:
             self.recomputes = recompute
             (self.model.gradient_checkpointing_enable if recompute else self.model.gradient_checkpointing_disable)()
@@ -145,12 +149,16 @@ class TransformersModel(nn.Module):
             self.set_dropout(0.0)
             self.requires_grad_(False)
 
+    @property
+    def has_dropout(self) -> bool:
+        """Whether two passes in training mode differ."""
+        return any(_dropouts(self.model.config).values())
+
     def set_dropout(self, probability: float) -> None:
         """Replace all dropout probabilities used in training; a saved model keeps the checkpoint's."""
         config = deepcopy(self.theirs)
-        for name, value in config.to_dict().items():
-            if "drop" in name and "layerdrop" not in name and isinstance(value, float):
-                setattr(config, name, probability)
+        for name in _dropouts(config):
+            setattr(config, name, probability)
         before = self.model
         with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced
             self.model = type(before)(config)
@@ -166,6 +174,12 @@ class TransformersModel(nn.Module):
         self.model.config = own
 
 
+def _dropouts(config: Any) -> dict[str, float]:
+    """The settings of a configuration that are probabilities of dropout in the encoder."""
+    values = {name: value for name, value in config.to_dict().items() if "drop" in name and type(value) in (int, float)}
+    return {name: value for name, value in values.items() if "layerdrop" not in name and "classifier" not in name}
+
+
 UNLIMITED = 10**9
 
 
@@ -173,7 +187,8 @@ def _positions(model: Any) -> int:
     """For how many tokens a model has positions. Those of RoBERTa's kind begin behind the padding's."""
     tables = [part for name, part in model.named_modules() if name.endswith("position_embeddings")]
     offset = max((part.padding_idx + 1 for part in tables if getattr(part, "padding_idx", None) is not None), default=0)
-    return int(getattr(model.config, "max_position_embeddings", UNLIMITED)) - offset
+    positions = getattr(model.config, "max_position_embeddings", None) or UNLIMITED
+    return UNLIMITED if positions < 1 else int(positions) - offset
 
 
 def _ours(tokenizer: Any, max_length: int, folder: Path) -> Tokenizer:

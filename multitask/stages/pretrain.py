@@ -63,15 +63,18 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     task = _task_of_pairs(config, data)
     begin = StartModel.load(models[0], config, run.runtime, config.matryoshka)
     encoder = begin.encoder
+    if config.encoder_dropout is not None:
+        encoder.model.set_dropout(config.encoder_dropout)
     projection = build_projection(config.projection, encoder.width)
     module = nn.ModuleDict({"encoder": encoder.model, "projection": projection})
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, encoder.bert.config)
     make: Callable[..., ContrastiveSource] = ContrastiveSource
     if config.momentum is not None:
-        module["momentum"] = momentum = Momentum(
-            encoder, projection, config.momentum, config.objective.build().predicts
-        )
+        objective = config.objective.build()
+        if config.queue_size != PretrainConfig.queue_size and not objective.takes_hard_negatives:
+            raise InputError(f"queue_size has no effect on {objective.name}, which takes no hard negatives")
+        module["momentum"] = momentum = Momentum(encoder, projection, config.momentum, objective.predicts)
         make = partial(MomentumSource, momentum=momentum, queue=config.queue_size)
     module.to(run.runtime.device)
     if config.freeze_embeddings:

@@ -193,6 +193,8 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Number of epochs."""
     batch_size: Count = 16
     """Rows in a step: pairs, triplets, or sentences in two views."""
+    encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = None
+    """Dropout within the encoder. Default: the checkpoint's, which makes the two views of a sentence."""
     freeze_embeddings: bool = False
     """Keep the embedding layer of the start weights: its tables and its norm."""
     chunk: Count | None = None

@@ -1,5 +1,6 @@
 """A source for contrastive training: paired sentences, the objective, the projection, and who is a negative."""
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -25,6 +26,8 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import QUORA, TaskTexts, pairs_of_labels, scored_pairs, source_named
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
+
+logger = logging.getLogger("multitask")
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 """What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""
@@ -70,6 +73,8 @@ class ContrastiveSource(TrainingSource):
         if groups is not None:
             identities = [groups] * 2
         views = 2 if len(columns) == 1 else 1
+        if views == 2 and not encoder.model.has_dropout:
+            logger.warning("%s: the two views of a sentence are equal, as the encoder has no dropout", paired.source)
         self.columns, self.identities = columns * views, identities * views
         self.lengths = np.sum([tokens.lengths for tokens in self.columns], axis=0)
         self.compared: Compared | None = None  # of the last batch, without gradients

@@ -162,6 +162,8 @@ def test_first_tokens_alone_are_those_of_all_tokens(frozen, recompute):
     model.forward_packed(batch, first_only=True)
     assert sizes == [len(batch)]
     torch.testing.assert_close(alone, first, rtol=0, atol=LIMIT)
+    without_layers = small_model(replace(CONFIG, num_hidden_layers=0))
+    assert without_layers.forward_packed(batch, first_only=True).shape == (len(batch), CONFIG.hidden_size)
     for theirs, ours in zip(gradients(model, first), gradients(model, alone), strict=True):
         assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
 

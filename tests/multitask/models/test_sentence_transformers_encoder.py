@@ -73,6 +73,16 @@ def test_another_architecture_has_transformers_values(distilled, pooling):
     np.testing.assert_allclose(encoder.encode(SENTENCES, normalize=True), expected / lengths, atol=1e-5)
 
 
+def test_modules_of_another_architecture_and_older_tokenizers_are_computed_by_sentence_transformers(
+    distilled, tmp_path
+):
+    scaled = [Transformer(str(distilled)), Pooling(24, "mean"), Normalize()]
+    SentenceTransformer(modules=scaled).save(str(tmp_path / "scaled"))
+    encoder = load_encoder(tmp_path / "scaled", **EXACT)
+    assert isinstance(encoder, SentenceTransformersEncoder)
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
+
+
 def test_weights_in_half_precision_are_computed_in_fp32_and_bf16_is_close(distilled, tmp_path):
     expected = load_encoder(distilled, **EXACT).encode(SENTENCES)
     AutoModel.from_pretrained(distilled).half().save_pretrained(shutil.copytree(distilled, tmp_path / "half"))

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,34 @@ def test_dropout_is_replaced_everywhere(name, folders):
     assert torch.equal(encoder.eval().embed(ids), before)
 
 
+def test_dropout_that_is_written_as_a_whole_number_is_replaced(tiny_encoder, tmp_path, caplog):
+    shape = SHORT | {"embedding_size": 16, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    transformers.AlbertModel(transformers.AlbertConfig(**shape)).save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (tiny_encoder / name).is_file():
+            shutil.copy(tiny_encoder / name, tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}'
+    )
+    encoder = SentenceEncoder.load(tmp_path, keep_layers=True, **EXACT)
+    ids = encoder.tokenizer.encode(SENTENCES)
+    assert not encoder.model.has_dropout
+    encoder.model.set_dropout(0.5)
+    assert encoder.model.has_dropout
+    encoder.train()
+    assert not torch.equal(encoder.embed(ids), encoder.embed(ids))
+
+
+def test_equal_dropout_views_are_warned_of(folders, run_stage, caplog):
+    config = PretrainConfig(batch_size=8, train_limit=8, select="last", optimizer=FAST)
+    said = "the two views of a sentence are equal, as the encoder has no dropout"
+    run_stage(pretrain, config, start=folders["modernbert"])
+    assert said in caplog.text
+    caplog.clear()
+    run_stage(pretrain, replace(config, encoder_dropout=0.1), start=folders["modernbert"])
+    assert said not in caplog.text
+
+
 class Cut(Exception):  # noqa: N818
     """Stands for a kill."""
 
@@ -136,6 +165,18 @@ def test_a_pretrained_model_is_exported_to_sentence_transformers(folders, run_st
     np.testing.assert_allclose(encoder.encode(SENTENCES), peer.encode(SENTENCES), atol=1e-5)
 
 
+def test_what_transformers_cannot_do_is_refused(folders, tiny_encoder, tmp_path):
+    encoder = SentenceEncoder.load(folders["mpnet"], keep_layers=True, **EXACT)
+    with pytest.raises(InputError, match="does not recompute the layers of mpnet"):
+        encoder.embed(encoder.tokenizer.encode(["a"]), recompute=True)
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    bart = transformers.BartConfig(vocab_size=600, max_position_embeddings=64, **sizes)
+    transformers.BartModel(bart).save_pretrained(tmp_path)
+    shutil.copy(tiny_encoder / "tokenizer.json", tmp_path)
+    with pytest.raises(InputError, match="its encoder alone is not there for bart"):
+        SentenceEncoder.load(tmp_path, pooling="mean", **EXACT)
+
+
 REFUSED = {
     "prune": (prune, PruneConfig(score="magnitude")),
     "mlm": (mlm, MlmConfig()),
@@ -167,4 +208,4 @@ def test_what_needs_bert_is_refused(case, folders, run_stage):
 def test_a_damaged_folder_is_refused(damage, message, folders, tmp_path):
     damage(copied := Path(shutil.copytree(folders["modernbert"], tmp_path / "copy")))
     with pytest.raises(InputError, match=rf"^{re.escape(str(copied))}: .*{message}"):
-        SentenceEncoder.load(copied, **EXACT)
+        SentenceEncoder.read(copied)
