@@ -46,7 +46,7 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Share of each task's training rows to hold out and score on. Dev sets are not read. The same rows are held out
     every time, and no task is trained on a sentence of these rows."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
-    """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
+    """Dropout within the encoder. `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
     freeze: Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)] | None = None
     """Keep the embeddings and so many of the lowest layers as the start has them; `encoder` trains the heads alone.

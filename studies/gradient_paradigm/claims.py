@@ -39,7 +39,7 @@ from studies.report.claims import (
     shrinks,
     some,
 )
-from studies.report.evidence import Statement
+from studies.report.verdicts import Statement
 
 INFONCE = "infonce"
 DECOUPLED = ("align_uniform", "dcl")

@@ -11,7 +11,7 @@ import numpy as np
 from multitask.evaluation.statistics import LEVEL, POWER
 from studies.gradient_paradigm.simulation_outcomes import NAMES, TRIPLETS, Array, Rate, Simulations
 from studies.report.claims import Claim, bounds, every, in_degrees, percent
-from studies.report.evidence import Quantity, Statement
+from studies.report.verdicts import Quantity, Statement
 
 HALF = 0.5
 PARADIGM = partial(Claim, paper="paradigm")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from multitask.experiments.tables import OVERALL
 from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, every
-from studies.report.evidence import Statement
+from studies.report.verdicts import Statement
 
 SIMILARITY, PARAPHRASE = "similarity", "paraphrase"
 

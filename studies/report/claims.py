@@ -1,6 +1,6 @@
 """Claims of papers: functions from results to statements, and the verdicts on them.
 
-A claim's function `says` takes results and returns a `Statement` (`evidence.py`); it raises `UntestedError` if the
+A claim's function `says` takes results and returns a `Statement` (`verdicts.py`); it raises `UntestedError` if the
 results cannot decide it. Most claims are about a table: their function takes `ClaimResults` of it. Every verdict is
 computed; none is written by hand. `docs/reference/verdicts.md` says what each means.
 """
@@ -18,7 +18,7 @@ from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, Sam
 from multitask.experiments.frames import ProbedAt, RunResult
 from multitask.experiments.results import score, signed
 from multitask.experiments.table_results import TableResults
-from studies.report.evidence import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
+from studies.report.verdicts import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 
 Measure = Callable[[RunResult], float | None]
 SCORE = "similarity"

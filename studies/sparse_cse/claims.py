@@ -13,7 +13,7 @@ import numpy as np
 
 from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, UntestedError, every, some
-from studies.report.evidence import Bound, Combined, Statement
+from studies.report.verdicts import Bound, Combined, Statement
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
 LOW, LARGER = SHARES[:4], SHARES[4:]

@@ -129,7 +129,8 @@ def test_each_size_of_embeddings_has_its_own_part_of_the_queue(training):
     ("name", "objective"), [("unlabelled", "infonce"), ("nli", "infonce"), ("pairs", "byol")], ids=str
 )
 def test_losses_and_gradients_of_several_steps_follow_a_loop(name, objective, training):
-    problem = training(replace(CONFIG, sources=(name,), objective=ObjectiveConfig(objective), mask_duplicates=False))
+    config = replace(CONFIG, sources=(name,), objective=ObjectiveConfig(objective), mask_duplicates=False)
+    problem = training(replace(config, queue_size=1024) if objective == "byol" else config)
     source, module, waiting = problem.contrastive[name], problem.module, []
     encoder, projection, predictor = module["encoder"], module["projection"], module["momentum"].predictor
     copies = deepcopy(encoder), deepcopy(projection)
@@ -183,6 +184,6 @@ def test_the_same_sentence_is_no_negative_when_it_comes_again(training):
 
 
 def test_only_the_encoder_is_kept(run_stage):
-    artefact = run_stage(pretrain, replace(CONFIG, objective=ObjectiveConfig("byol")))
+    artefact = run_stage(pretrain, replace(CONFIG, objective=ObjectiveConfig("byol"), queue_size=1024))
     names = load_file(artefact.model_folder() / "model.safetensors")
     assert not [name for name in names if "momentum" in name or "predictor" in name]

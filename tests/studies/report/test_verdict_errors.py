@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t as student
 
 from multitask.evaluation.statistics import LEVEL, SampledScores, contrast
-from studies.report.evidence import Bound, Levels, Quantity, Verdict, levels, verdict
+from studies.report.verdicts import Bound, Levels, Quantity, Verdict, levels, verdict
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow

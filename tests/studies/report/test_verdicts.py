@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from multitask.evaluation.statistics import LEVEL, holm
 from studies.report.claims import decided
-from studies.report.evidence import Bound, Combined, Levels, Statement, Verdict, levels, verdict
+from studies.report.verdicts import Bound, Combined, Levels, Statement, Verdict, levels, verdict
 
 Above, Below = Bound, partial(Bound, above=False)
 Every, Some = partial(Combined, every=True), partial(Combined, every=False)
