@@ -188,7 +188,7 @@ def look_at_steps(problem: Any, *_: Any, **__: Any) -> list[dict[str, Any]]:
     problem.module.train()
     found = []
     predicts = isinstance(problem, Pretraining) and problem.config.objective.build().predicts
-    for size in (11, 2) if predicts else SIZES:  # a batch norm needs two rows
+    for size in (11, 5) if predicts else SIZES:  # of two rows, a batch norm has little but signs
         update = tuple(Batch(batch.source, batch.rows[:size]) for batch in problem.plan(0)[0])
         losses = problem.backward(update)
         parameters = {name: p for name, p in problem.module.named_parameters() if p.grad is not None}
@@ -238,7 +238,8 @@ def test_two_ranks_find_what_one_process_finds(steps, case):
     for ranks in steps.two:
         for one, both in zip(steps.one[case], ranks[case], strict=True):
             for part in one:
-                noise = 1e-4 if part == "conflicts" else 2e-6  # cosines of short gradients
+                # Cosines of short gradients; a batch norm divides by deviations of 1e-2.
+                noise = 1e-4 if part == "conflicts" or case == "predictor" else 2e-6
                 torch.testing.assert_close(both[part], one[part], rtol=2e-5, atol=noise)
     assert any(gradient.abs().max() > 1e-3 for gradient in steps.one[case][0]["gradients"].values())
 
