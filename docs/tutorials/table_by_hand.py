@@ -55,7 +55,6 @@ import numpy as np
 
 from multitask import MultitaskModel
 from multitask.models.estimates import estimate, load_split
-from multitask.base.device import start
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 labels = {}
@@ -63,7 +62,7 @@ predictions, scores = ({task: {} for task in TASKS} for _ in range(2))
 for key, run in runs.items():
     model = MultitaskModel.load(run.folder)
     dev = load_split(model, DATA, "dev")
-    for task, values in estimate(model, dev, start("auto", "auto")).items():
+    for task, values in estimate(model, dev).items():
         labels[task] = dev[task].examples.labels
         predictions[task][key] = model.tasks[task].decide(values)
         scores[task][key] = model.tasks[task].score(values, labels[task])
