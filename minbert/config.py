@@ -14,6 +14,9 @@ from minbert.settings import Share, read_as, settings
 
 ModelType = Literal["bert", "roberta"]
 """The families. A vocabulary can be learned for each."""
+Long = Literal["head", "middle", "windows"]
+"""How a text with more tokens than the encoder takes is read: its first ones; its first and its last ones (see
+`Tokenizer`); or all, in windows whose embeddings are averaged (see `SentenceEncoder.embed`)."""
 
 ARCHITECTURES: dict[str, tuple[str, ModelType, int]] = {
     "bert": ("BertModel", "bert", 30522),

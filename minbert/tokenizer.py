@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.models import Unigram
 from torch import Tensor
 
-from minbert.config import BertConfig
+from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import TOKENIZER_FILES, resolve
 from minbert.errors import InputError
 from minbert.files import NO_TEXT, atomic_file, read_bytes, read_json, write_text
@@ -26,6 +26,11 @@ from minbert.tokenizer_files import SPECIALS, read_tokenizer
 # million characters are split.
 LONGEST_TEXT = 2**20
 TEXTS_PER_CALL, CHARACTERS_PER_CALL = 8192, 2**22
+HEAD = 128 / 510
+"""Share of the first tokens among those that are left of a text without its middle (Sun et al. 2019, arXiv 1905.05583,
+section 5.3.1)."""
+OVERLAP = 1 / 4
+"""Share of a window's tokens that the window before it has, too."""
 
 Ids = NDArray[np.int32]
 
@@ -44,7 +49,7 @@ class Encoded(NamedTuple):
 
     ids: list[Ids]  # token ids of each
     types: list[Ids]
-    cut: int  # how many were longer than the largest length
+    cut: int  # how many were longer than the largest length: cut, or read in windows
     unread: int  # how many have more unknown tokens than known ones, or no token although they are not empty
 
 
@@ -104,15 +109,29 @@ class Tokenizer:
         encoded = self.encode_and_count(list(zip(first, second, strict=True)), max_length)
         return encoded.ids, encoded.types
 
-    def encode_and_count(self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None) -> Encoded:
-        """Encode sentences, or pairs jointly, and count those that were cut or cannot be read."""
+    def encode_and_count(
+        self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None, long: Long = "head"
+    ) -> Encoded:
+        """Encode sentences, or pairs jointly, and count those that are too long or cannot be read.
+
+        Windows of a sentence, each with specials of its own, are laid end to end; all but the last have `max_length`
+        tokens. The longer sentence of a pair is cut first.
+        """
         ids, types, cut, unread = [], [], 0, 0
-        for text, encoding in zip(inputs, self._encode(inputs, max_length), strict=True):
-            row = encoding.ids
-            ids.append(np.array(row, np.int32))
-            types.append(np.array(encoding.type_ids, np.int32))
-            cut += bool(encoding.overflowing)
-            unread += self._cannot_read(text, row)
+        length = self.max_length if max_length is None else max_length
+        for text, encoding in zip(inputs, self._encode(inputs, length, long), strict=True):
+            row, kind = np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32)
+            too_long = bool(encoding.overflowing) or len(row) > length
+            if too_long and long == "middle":
+                kept = _around_the_middle(encoding.sequence_ids, length)
+                row, kind = row[kept], kind[kept]
+            elif too_long and long == "windows":
+                row = np.concatenate([row, *(np.array(window.ids, np.int32) for window in encoding.overflowing)])
+                kind = np.zeros_like(row)
+            ids.append(row)
+            types.append(kind)
+            cut += too_long
+            unread += self._cannot_read(text, encoding.ids)
         return Encoded(ids, types, cut, unread)
 
     def lengths(self, sentences: Sequence[str]) -> tuple[NDArray[np.int64], int]:
@@ -153,11 +172,15 @@ class Tokenizer:
             with atomic_file(folder / name) as temporary:
                 temporary.write_bytes(content)
 
-    def _encode(self, inputs: Sequence[Any], max_length: int | None) -> Iterator[Any]:
+    def _encode(self, inputs: Sequence[Any], max_length: int | None, long: Long = "head") -> Iterator[Any]:
         length = self.max_length if max_length is None else max_length
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
-        self.backend.enable_truncation(length)
+        if long == "middle":
+            self.backend.no_truncation()
+        else:
+            specials = self.backend.num_special_tokens_to_add(is_pair=False) if long == "windows" else length
+            self.backend.enable_truncation(length, stride=int(OVERLAP * (length - specials)))
         return self._encodings(inputs)
 
     def _encodings(self, inputs: Sequence[Any]) -> Iterator[Any]:
@@ -196,6 +219,18 @@ def _calls(inputs: Sequence[Any]) -> Iterator[list[Any]]:
         call.append(part)
         characters += size
     yield call
+
+
+def _around_the_middle(sequence_ids: Sequence[int | None], length: int) -> NDArray[np.bool_]:
+    """Which tokens of an encoding stay, [tokens]: specials, and the first and last ones of each text."""
+    owner = np.array([-1 if number is None else number for number in sequence_ids])
+    first, second = (np.flatnonzero(owner == number) for number in (0, 1))
+    room = max(length - int(np.count_nonzero(owner < 0)), 0)
+    of_first = min(len(first), max(room - len(second), -(-room // 2)))  # of a pair, the shorter text is cut last
+    for places, left in ((first, of_first), (second, room - of_first)):
+        head = round(HEAD * left)
+        owner[places[head : max(len(places) - (left - head), head)]] = -2
+    return owner > -2
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:

@@ -226,6 +226,7 @@ def probe(options: Probe) -> None:
         keep_layers=True,  # for their dropout
     )
     found = probe_checkpoint(encoder, texts, objective, options.batch_size, options.batches, options.seed)
+    encoder.counts.warn(options.source)
     summaries = [components.summary() for components in found]
     print(f"{objective}, {len(found)} batches of {options.batch_size}")
     print("\n".join([probe_table(summaries), *signs(objective, summaries)]))

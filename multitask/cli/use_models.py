@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from minbert.config import Long
 from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.base.options import Computing
@@ -165,6 +166,9 @@ class Embed(_Written, Computing, PoolingOption, ModelOption):
     """Scale every embedding to length 1."""
     dtype: Literal["float32", "float16"] = "float32"
     """How numbers are stored. With float16, cosines change by less than 0.001."""
+    long: Long = "head"
+    """How texts with more tokens than the model takes are read: the first tokens (`head`), the first quarter and the
+    last three (`middle` is left out), or all in overlapping `windows`, whose embeddings are averaged."""
 
     def __post_init__(self) -> None:
         if self.output.suffix != ".npy":
@@ -178,7 +182,8 @@ def embed(options: Embed) -> None:
 
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     stored = options.normalize, options.dtype, options.dimensions
-    count, width = embed_file(encoder, options.text, options.output, options.column, *stored, options.file_format)
+    read = options.file_format, options.long
+    count, width = embed_file(encoder, options.text, options.output, options.column, *stored, *read)
     print(f"{options.output}: {count} embeddings of size {width}")
 
 
@@ -216,8 +221,9 @@ def search(options: Search) -> None:
     queries = list(sentences(options.queries, options.column, options.file_format))
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
-    found = nearest(encoder.encode(queries, dimensions=index.vectors.shape[1]), index.vectors, options.top)
-    encoder.unread.warn(options.queries)
+    vectors = encoder.encode(queries, dimensions=index.vectors.shape[1], long=index.long)
+    found = nearest(vectors, index.vectors, options.top)
+    encoder.counts.warn(options.queries)
     texts = index.texts_of(set(found.indices.ravel().tolist()))
     with table_writer(options.output, FOUND, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):
@@ -391,7 +397,10 @@ _EXPORT = ("model", "output", "to", "with_heads", "data", "tasks_file", "int8", 
 COMMANDS = (
     Command("predict", Predict, predict, common=(*_PREDICT, "device")),
     Command(
-        "embed", Embed, embed, common=("text", "output", "model", "column", "dimensions", "normalize", "dtype", *_FILES)
+        "embed",
+        Embed,
+        embed,
+        common=("text", "output", "model", "column", "long", "dimensions", "normalize", "dtype", *_FILES),
     ),
     Command("search", Search, search, common=("index", "queries", "model", "column", "top", "output", *_FILES)),
     Command("mine", Mine, mine, common=(*_MINE, "relative_margin", "negatives", "sampling")),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.config import Long
 from minbert.errors import InputError
 from minbert.tokenizer import Ids, Tokenizer
 from multitask.base.random_streams import generator
@@ -33,6 +34,7 @@ class Examples:
         weights: of each row in the loss, fp32 [rows]; None: all equal.
         words: what makes the texts that a model reads of each column of sentences; empty: nothing, they are the texts.
         whole: these texts, if the rows of a column have different words; empty: `words` make them.
+        long: how texts with more tokens than the encoder takes are read.
     """
 
     sentences: tuple[list[str], ...]
@@ -45,6 +47,7 @@ class Examples:
     weights: NDArray[np.float32] | None = None
     words: tuple[Template, ...] = ()
     whole: tuple[list[str], ...] = ()
+    long: Long = "head"
 
     def __len__(self) -> int:
         return len(self.sentences[0])
@@ -85,7 +88,7 @@ class Tokens:
     ids: Ids  # [total] int32
     types: Ids | None  # [total] int32 token types; None if all are zero
     offsets: NDArray[np.int64]  # [rows + 1]
-    cut: int = 0  # number of rows that were longer than the maximal length
+    cut: int = 0  # number of rows that were longer than the maximal length: cut, or read in windows
     unread: int = 0  # number of rows of which the tokenizer knows less than half
 
     def __len__(self) -> int:
@@ -112,22 +115,28 @@ class Tokens:
 
 
 def tokenise(
-    texts: Sequence[str], tokenizer: Tokenizer, max_length: int | None, second: Sequence[str] | None = None
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    second: Sequence[str] | None = None,
+    long: Long = "head",
 ) -> Tokens:
-    """Tokenise and truncate texts, with second ones jointly: `[CLS] text [SEP] second [SEP]`."""
+    """Tokenise texts, with second ones jointly (`[CLS] text [SEP] second [SEP]`); `long` says how long ones are cut."""
     inputs = texts if second is None else list(zip(texts, second, strict=True))
-    ids, types, cut, unread = tokenizer.encode_and_count(inputs, max_length)
+    ids, types, cut, unread = tokenizer.encode_and_count(inputs, max_length, long)
     offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
     return Tokens(_joined(ids), None if second is None else _joined(types), offsets, cut, unread)
 
 
 def tokenise_columns(
-    columns: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int | None, joint: bool
+    columns: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int | None, joint: bool, long: Long = "head"
 ) -> list[Tokens]:
-    """Tokenise columns of texts, two as one input of pairs if `joint`."""
+    """Tokenise columns of texts, two as one input of pairs if `joint`. Raises InputError for windows of such pairs."""
     if joint and len(columns) == 2:
-        return [tokenise(columns[0], tokenizer, max_length, columns[1])]
-    return [tokenise(column, tokenizer, max_length) for column in columns]
+        if long == "windows":
+            raise InputError("long is windows, but pairs are read as one input; take head or middle, or other heads")
+        return [tokenise(columns[0], tokenizer, max_length, columns[1], long)]
+    return [tokenise(column, tokenizer, max_length, long=long) for column in columns]
 
 
 def total_lengths(columns: Sequence[Tokens]) -> NDArray[np.int64]:
@@ -142,15 +151,28 @@ def sequences_of(columns: Sequence[Tokens], rows: RowNumbers) -> tuple[list[Ids]
     return ids, types
 
 
-class Unread:
-    """Counts texts that a tokenizer cannot read, to warn of them once."""
+TOO_LONG: dict[Long, str] = {
+    "head": "cut {:,} of {:,} texts to {} tokens",
+    "middle": "left out the middle of {:,} of {:,} texts, which have more than {} tokens",
+    "windows": "read {:,} of {:,} texts in windows of {} tokens",
+}
+
+
+class TextCounts:
+    """Counts texts that are too long, or that a tokenizer cannot read, to warn of them once."""
 
     def __init__(self, texts: int = 0, unread: int = 0) -> None:
         self.texts, self.unread = texts, unread
+        self.long: dict[tuple[Long, int], tuple[int, int]] = {}  # too long ones, and all, by how and at which length
 
     def add(self, texts: int, unread: int) -> None:
         """Count further texts, and how many of them are unread."""
         self.texts, self.unread = self.texts + texts, self.unread + unread
+
+    def add_long(self, texts: int, too_long: int, length: int, long: Long) -> None:
+        """Count how many of further texts have more tokens than `length`."""
+        before, of = self.long.get((long, length), (0, 0))
+        self.long[long, length] = before + too_long, of + texts
 
     def __str__(self) -> str:
         return (
@@ -158,20 +180,24 @@ class Unread:
             "these texts apart; take a model whose vocabulary has their script"
         )
 
-    def warn(self, source: object) -> None:
-        """Log one warning if there are any, and begin anew."""
+    def warn(self, source: object, remedy: str = "") -> None:
+        """Log a warning of each kind if there are any, and begin anew; the remedy is for texts that are too long."""
+        for (long, length), (too_long, texts) in self.long.items():
+            if too_long:
+                logger.warning("%s: %s%s", source, TOO_LONG[long].format(too_long, texts, length), remedy)
         if self.unread:
             logger.warning("%s: %s", source, str(self))
-        self.texts = self.unread = 0
+        self.__init__()  # type: ignore[misc]
 
 
-def warn_of_tokens(source: str, columns: Sequence[Tokens], tokenizer: Tokenizer, max_length: int | None) -> None:
-    """Log one warning that counts texts that were cut, and one of those that the tokenizer cannot read."""
-    texts = sum(map(len, columns))
-    if cut := sum(tokens.cut for tokens in columns):
-        length = tokenizer.max_length if max_length is None else max_length
-        logger.warning("%s: cut %d of %d texts to %d tokens (--max-length)", source, cut, texts, length)
-    Unread(texts, sum(tokens.unread for tokens in columns)).warn(source)
+def warn_of_tokens(
+    source: str, columns: Sequence[Tokens], tokenizer: Tokenizer, max_length: int | None, long: Long = "head"
+) -> None:
+    """Log one warning that counts texts that are too long, and one of those that the tokenizer cannot read."""
+    counts = TextCounts(sum(map(len, columns)), sum(tokens.unread for tokens in columns))
+    length = tokenizer.max_length if max_length is None else max_length
+    counts.add_long(counts.texts, sum(tokens.cut for tokens in columns), length, long)
+    counts.warn(source, " (--max-length)")
 
 
 def _joined(rows: Sequence[Ids]) -> Ids:
@@ -201,8 +227,8 @@ class LabelledData:
         If `rows` are given, in order, all others get no tokens.
         """
         texts = examples.texts if rows is None else [texts_of(column, rows) for column in examples.texts]
-        columns = tokenise_columns(texts, tokenizer, max_length, joint)
-        warn_of_tokens(examples.source, columns, tokenizer, max_length)
+        columns = tokenise_columns(texts, tokenizer, max_length, joint, examples.long)
+        warn_of_tokens(examples.source, columns, tokenizer, max_length, examples.long)
         if rows is not None:
             columns = [column.spread(rows, len(examples)) for column in columns]
         return cls(examples, tuple(columns))

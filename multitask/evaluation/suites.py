@@ -156,6 +156,7 @@ def evaluate_suites(
     begin = time.perf_counter()
     sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
     table = EmbeddingTable.of(encoder, sentences)
+    encoder.counts.warn(name)
     embedding = time.perf_counter() - begin
     width = table.vectors.shape[1]
     smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}

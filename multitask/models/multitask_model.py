@@ -1,9 +1,7 @@
 """MultitaskModel: a sentence encoder and one head for each task. Transformers can read the saved encoder."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.checkpoint import read_tensors, refuse_not_finite, write_tensors
+from minbert.config import Long
 from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
@@ -61,8 +60,6 @@ from multitask.tasks.task import Task
 if TYPE_CHECKING:
     import pandas
 
-logger = logging.getLogger("multitask")
-
 RowsToPredict: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
 """Rows to predict."""
 Columns: TypeAlias = Sequence[Sequence[str]]
@@ -106,9 +103,9 @@ class MultitaskModel(nn.Module):
         """Whether the task's pairs are encoded as one input of two sentences."""
         return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
-    def reads(self, task: str) -> tuple[tuple[Template, ...], bool]:
+    def reads(self, task: str) -> tuple[tuple[Template, ...], bool, Long]:
         """How a task's inputs are made of the same sentences: tasks with equal answers share a pass of the encoder."""
-        return self.tasks[task].files.words, self.reads_jointly(task)
+        return self.tasks[task].files.words, self.reads_jointly(task), self.tasks[task].long
 
     def predict(self, task: str, rows: RowsToPredict) -> list[Prediction]:
         """Predict a task for any rows: a prediction for each, in their order.
@@ -132,7 +129,7 @@ class MultitaskModel(nn.Module):
             texts = columns_of(rows if isinstance(rows, str) else list(rows))
             warn_of_empty_texts(texts)
             predicted = predict_columns(self, texts, tasks)
-            self.encoder.unread.warn("predicted texts")
+            self.encoder.counts.warn("predicted texts")
             return predicted
         table, named = table_of(rows.rename(columns=str)), tasks_for(self, None, tasks)  # columns are named by texts
         reads = {name: self.tasks[name].files.text_columns for name in named}
@@ -148,7 +145,7 @@ class MultitaskModel(nn.Module):
             texts = list(map(list, zip(*made, strict=True))) or [[]]
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
-        self.encoder.unread.warn(FRAME)
+        self.encoder.counts.warn(FRAME)
         return found
 
     def predict_frame(
@@ -289,8 +286,8 @@ def estimate_columns(
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
-    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder. Warns once of texts that are
-    cut, and counts those that the tokenizer cannot read.
+    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder. `encoder.counts` counts texts
+    that are too long, or that the tokenizer cannot read.
     """
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
     names, encoder = tasks_for(model, len(columns) if columns[0] else None, tasks), model.encoder
@@ -298,13 +295,16 @@ def estimate_columns(
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
     groups = grouped({name: model.reads(name) for name in names})
-    for words, joint in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
-        read = tokenise_columns(in_words(words, columns), encoder.tokenizer, encoder.max_length, joint)
-        for column in read if not found else ():  # another pass of the encoder reads the same texts
-            encoder.unread.add(len(column), column.unread)
-        if any(column.cut for column in read):
-            _warn_once(f"texts of more than {encoder.max_length} tokens are cut")
-        raw = outputs(model, groups[words, joint], read, on_rows)
+    counted = set[tuple[bool, Long]]()
+    for words, joint, long in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
+        read = tokenise_columns(in_words(words, columns), encoder.tokenizer, encoder.max_length, joint, long)
+        for column in read:  # another pass of the encoder reads the same texts
+            if not counted:
+                encoder.counts.add(len(column), column.unread)
+            if (joint, long) not in counted:
+                encoder.counts.add_long(len(column), column.cut, encoder.max_length, long)
+        counted.add((joint, long))
+        raw = outputs(model, groups[words, joint, long], read, on_rows)
         found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}
 
@@ -324,11 +324,6 @@ def tasks_for(model: MultitaskModel, width: int | None, tasks: Sequence[str] | N
     if not fitting:
         raise InputError(f"no task of the model reads {kind}; it has {', '.join(model.tasks) or 'no tasks'}")
     return list(tasks or fitting)
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
 
 
 def outputs(

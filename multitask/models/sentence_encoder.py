@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from minbert.config import Long
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import atomic_folder
@@ -27,7 +28,7 @@ from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone, untold
 from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples, LabelledData, RowNumbers, Unread
+from multitask.data.examples import Examples, LabelledData, RowNumbers, TextCounts
 from multitask.data.messages import quote
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
@@ -63,7 +64,7 @@ class SentenceEncoder(nn.Module):
         self.pooling = pooling
         self.max_length = tokenizer.max_length if max_length is None else max_length
         self.runtime = runtime
-        self.unread = Unread()  # texts that were encoded
+        self.counts = TextCounts()  # of texts that were encoded
 
     @classmethod
     def read(cls, folder: Path, pooling: Pooling = "auto", max_length: int | None = None) -> Self:
@@ -175,13 +176,37 @@ class SentenceEncoder(nn.Module):
         return LabelledData.tokenised(examples, self.tokenizer, self.max_length, joint, rows)
 
     def embed(
-        self, ids: Sequence[Ids], types: Sequence[Ids] | None = None, unpadded: bool = False, recompute: bool = False
+        self,
+        ids: Sequence[Ids],
+        types: Sequence[Ids] | None = None,
+        unpadded: bool = False,
+        recompute: bool = False,
+        longest: int | None = None,
     ) -> Tensor:
-        """Embeddings of token sequences, [sequences, hidden] fp32, from one packed batch (see `PackedBatch`)."""
-        batch = PackedBatch.from_sequences(ids, types, unpadded).to(self.runtime.device)
+        """Embeddings of token sequences, [sequences, hidden] fp32, from one packed batch (see `PackedBatch`).
+
+        A sequence of more than `longest` tokens (None: `max_length`) is that of windows laid end to end. Its embedding
+        is their mean, weighted by their numbers of tokens: of mean pooling, the mean of all states.
+        """
+        batch, windows = self.packed(ids, types, unpadded, longest)
         if self.pooling == "cls":
-            return self.model.forward_packed(batch, recompute, first_only=True).float()
-        return pool(self.model.forward_packed(batch, recompute), batch, self.pooling)
+            return merged(self.model.forward_packed(batch, recompute, first_only=True).float(), batch, windows)
+        return merged(pool(self.model.forward_packed(batch, recompute), batch, self.pooling), batch, windows)
+
+    def packed(
+        self,
+        ids: Sequence[Ids],
+        types: Sequence[Ids] | None = None,
+        unpadded: bool = False,
+        longest: int | None = None,
+    ) -> tuple[PackedBatch, list[int]]:
+        """Token sequences as one packed batch of their windows, and how many windows each has; see `embed`."""
+        length = longest or self.max_length
+        windows = [-(-len(sequence) // length) for sequence in ids]
+        if len(windows) < sum(windows):
+            types = None if types is None else in_windows(types, length)
+            ids = in_windows(ids, length)
+        return PackedBatch.from_sequences(ids, types, unpadded).to(self.runtime.device), windows
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Embeddings of a padded batch, all [batch, seq] int64 -> [batch, hidden] fp32; the form that ONNX knows."""
@@ -202,6 +227,7 @@ class SentenceEncoder(nn.Module):
         convert_to_tensor: Literal[False] = False,
         dimensions: int | None = None,
         prompt: str | None = None,
+        long: Long = "head",
     ) -> NDArray[np.float32]: ...
 
     @overload
@@ -216,6 +242,7 @@ class SentenceEncoder(nn.Module):
         convert_to_tensor: Literal[True],
         dimensions: int | None = None,
         prompt: str | None = None,
+        long: Long = "head",
     ) -> Tensor: ...
 
     def encode(
@@ -228,6 +255,7 @@ class SentenceEncoder(nn.Module):
         convert_to_tensor: bool = False,
         dimensions: int | None = None,
         prompt: str | None = None,
+        long: Long = "head",
     ) -> NDArray[np.float32] | Tensor:
         """Embed sentences, in batches of similar length.
 
@@ -241,6 +269,7 @@ class SentenceEncoder(nn.Module):
             dimensions: keep only so many numbers of each embedding, the first ones. Sizes that the model was not
                 trained for (`--matryoshka`) lose more.
             prompt: fixed words around each sentence, such as `query: {text}`.
+            long: how sentences of more than `max_length` tokens are read.
 
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
@@ -252,13 +281,15 @@ class SentenceEncoder(nn.Module):
                 value = f"{quote(text)} ({type(text).__name__})"
                 raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
         texts = texts if prompt is None else prompted(prompt, texts)
-        encoded = self.tokenizer.encode_and_count(texts, self.max_length if max_length is None else max_length)
-        self.unread.add(len(texts), encoded.unread)
+        length = self.max_length if max_length is None else max_length
+        encoded = self.tokenizer.encode_and_count(texts, length, long)
+        self.counts.add(len(texts), encoded.unread)
+        self.counts.add_long(len(texts), encoded.cut, length, long)
         tokens = encoded.ids
         on_cpu = self.runtime.device.type == "cpu"
 
         def embed(rows: RowNumbers) -> Tensor:
-            found = self.embed([tokens[row] for row in rows], unpadded=on_cpu)[:, :dimensions]
+            found = self.embed([tokens[row] for row in rows], unpadded=on_cpu, longest=length)[:, :dimensions]
             return nn.functional.normalize(found) if normalize else found
 
         embeddings = np.empty((0, dimensions or self.width), np.float32)
@@ -269,6 +300,23 @@ class SentenceEncoder(nn.Module):
                 embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, on_rows)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
+
+
+def in_windows(sequences: Sequence[Ids], length: int) -> list[Ids]:
+    """The windows of sequences that are windows laid end to end."""
+    return [part for sequence in sequences for part in np.split(sequence, range(length, len(sequence), length))]
+
+
+def merged(embeddings: Tensor, batch: PackedBatch, windows: Sequence[int]) -> Tensor:
+    """Embeddings of windows [windows, hidden] -> of sequences with so many windows each, [sequences, hidden]."""
+    if len(windows) == len(embeddings):
+        return embeddings
+    owner = torch.arange(len(windows)).repeat_interleave(torch.tensor(windows))
+    owner = owner.to(embeddings.device, non_blocking=True)
+    tokens = batch.offsets.diff().to(embeddings.dtype)
+    sums = tokens.new_zeros(len(windows)).index_add(0, owner, tokens)
+    shares = tokens / sums.index_select(0, owner)
+    return embeddings.new_zeros(len(windows), embeddings.shape[1]).index_add(0, owner, embeddings * shares[:, None])
 
 
 Embedder = SentenceEncoder | SentenceTransformersEncoder

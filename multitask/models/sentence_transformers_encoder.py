@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from minbert.checkpoint import refuse_not_finite
-from minbert.config import BertConfig
+from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
 from multitask.base.device import start
 from multitask.base.options import Device, Precision
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Unread
+from multitask.data.examples import TextCounts
 from multitask.data.messages import reason as cause
 from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import check_dimensions
@@ -115,7 +115,7 @@ class SentenceTransformersEncoder:
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
-        self.unread = Unread()  # the library counts nothing
+        self.counts = TextCounts()  # the library counts nothing
         self.settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
         """How it embeds, as records of scores name it."""
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
@@ -133,8 +133,13 @@ class SentenceTransformersEncoder:
         show_progress: bool = False,
         dimensions: int | None = None,
         prompt: str | None = None,
+        long: Long = "head",
     ) -> NDArray[np.float32]:
         """Embed as `SentenceEncoder.encode` does. Raises InputError if the model's files do not fit together, too."""
+        if long != "head":
+            raise InputError(
+                f"long is {long}; sentence-transformers, which computes {self.name}, reads beginnings alone"
+            )
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""], dimensions=dimensions)[:0]
         texts = [sentences] if isinstance(sentences, str) else list(sentences)

@@ -4,9 +4,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
+from minbert.config import Long
 from minbert.tokenizer import Ids
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -142,15 +145,20 @@ class Batcher:
         return not self._worker.done()
 
     async def close(self) -> None:
-        """Compute what waits, then stop."""
+        """Compute what waits, then stop, and say how many texts were too long."""
         self._closed = True
         self._changed.set()
         await self._worker
         self._tokenising.shutdown()
         self._computing.shutdown()
+        self.encoder.counts.warn("served texts")
 
-    async def run(self, inputs: list[Input], finish: Callable[[Tensor, int], Answer]) -> Answer:
+    async def run(
+        self, inputs: list[Input], finish: Callable[[Tensor, int], Answer], longs: Sequence[Long] = ()
+    ) -> Answer:
         """Queue inputs, at least one, and wait for the answer. If this is cancelled, the inputs leave the queue.
+
+        `longs` say how each is read if it has too many tokens; empty: its first tokens alone.
 
         `finish` maps the embeddings, [inputs, hidden] fp32 on the device, and the number of tokens to the answer. It is
         called in the computing thread. Raises QueueFull.
@@ -160,10 +168,8 @@ class Batcher:
         loop = asyncio.get_running_loop()
         job = RequestJob(deque(inputs), len(inputs), finish, loop.create_future())
         self.waiting += job.size
-        encode = self.encoder.tokenizer.encode_and_count
         try:
-            ids, types, *_ = await loop.run_in_executor(self._tokenising, encode, inputs, self.encoder.max_length)
-            job.left = deque(zip(ids, types, strict=True))
+            job.left = deque(await loop.run_in_executor(self._tokenising, self._encode, inputs, longs))
             self._jobs.append(job)
             self._changed.set()
             return await job.answer
@@ -171,6 +177,15 @@ class Batcher:
             self.waiting -= len(job.left)
             job.left.clear()
             self._changed.set()
+
+    def _encode(self, inputs: list[Input], longs: Sequence[Long]) -> list[RequestTokens]:
+        found: list[RequestTokens] = []
+        length = self.encoder.max_length
+        for long, part in groupby(zip(inputs, longs or ["head"] * len(inputs), strict=True), key=itemgetter(1)):
+            encoded = self.encoder.tokenizer.encode_and_count([text for text, _ in part], length, long)
+            self.encoder.counts.add_long(len(encoded.ids), encoded.cut, length, long)
+            found += zip(encoded.ids, encoded.types, strict=True)
+        return found
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()

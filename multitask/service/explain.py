@@ -133,6 +133,9 @@ def _tokens(
     whole = [text for (text,) in in_words(around, [[text] for text in texts])]
     before = [len(made.words[0].lstrip()) for made in around]  # characters that no one typed
     encodings = tokenizer.backend.encode_batch([tuple(whole)] if jointly else whole)
+    if model.tasks[task].long != "head" and any(encoding.overflowing for encoding in encodings):
+        most = model.encoder.max_length
+        raise InputError(f"a text has more than {most} tokens; integrated gradients read the first ones, {task} others")
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):
         for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):

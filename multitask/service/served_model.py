@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from torch import Tensor
 
+from minbert.config import Long
 from multitask.base.options import Device, Precision
 from multitask.base.runs import locate_model
 from multitask.data.texts import in_words
@@ -200,16 +201,18 @@ class ServedModel:
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
         places: dict[str, slice] = {}  # of each task's inputs
         inputs: list[Input] = []
-        for (words, joint), together in grouped({name: self.model.reads(name) for name in names}).items():
+        longs: list[Long] = []  # how each is read if it has too many tokens
+        for (words, joint, long), together in grouped({name: self.model.reads(name) for name in names}).items():
             texts = in_words(words, columns)
             made = list(zip(*texts, strict=True)) if joint else list(chain.from_iterable(texts))
             places |= dict.fromkeys(together, slice(len(inputs), len(inputs) + len(made)))
             inputs += made
+            longs += [long] * len(made)
 
         def finish(embeddings: Tensor, _tokens: int) -> dict[str, list[Prediction]]:
             return {name: self._predictions(name, embeddings[places[name]]) for name in names}
 
-        return await self.batcher.run(inputs, finish)
+        return await self.batcher.run(inputs, finish, longs)
 
     def _predictions(self, name: str, embeddings: Tensor) -> list[Prediction]:
         task = self.model.tasks[name]

@@ -188,7 +188,7 @@ def extended(examples: Examples, parts: Sequence[tuple[list[str], ...]]) -> Exam
 def mined_pairs(encoder: SentenceEncoder, examples: Examples, neighbours: int) -> tuple[list[str], list[str]]:
     """Each different sentence of pairs with its nearest others by cosine, without pairs of the examples; each once."""
     texts = [*dict.fromkeys(chain(*examples.sentences))]
-    single = Examples((texts,), None, (), None, examples.source, words=examples.words[:1])
+    single = Examples((texts,), None, (), None, examples.source, words=examples.words[:1], long=examples.long)
     embeddings = embeddings_of(encoder, encoder.tokenised(single))[:, 0]
     units = F.normalize(torch.from_numpy(embeddings).to(encoder.runtime.device))
     nearest: list[list[int]] = []

@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import Examples, Unread
+from multitask.data.examples import Examples, TextCounts
 from multitask.data.markup import aligned
 from multitask.data.messages import listed, plain, quote, spelled
 from multitask.data.tables import RowsFrom
@@ -122,7 +122,7 @@ class DataReport:
         repeated = len(hashes) - len(np.unique(hashes, axis=0))
         lengths, unread = self.tokenizer.lengths([*chain(*read.texts)])
         if unread:
-            self.hints.append(f"{name}: {Unread(len(lengths), unread)}")
+            self.hints.append(f"{name}: {TextCounts(len(lengths), unread)}")
         tokens = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
         cut = float(np.mean(lengths > self.max_length))
         self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, cut, labels))

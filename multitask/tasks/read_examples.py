@@ -232,6 +232,7 @@ def examples_of(
         numbers=np.array(numbers),
         weights=None if weight is None else np.array(weights, np.float32),
         words=files.words,
+        long=task.long,
     )
 
 

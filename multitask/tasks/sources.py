@@ -174,7 +174,7 @@ def source_named(name: str, data: Path, option: str = "--sources") -> SentenceFi
 
 def _in_one_column(found: Examples, source: str) -> Examples:
     columns, whole = ([*chain(*parts)] for parts in (found.sentences, found.texts))
-    return Examples((columns,), None, (), None, source, whole=(whole,))
+    return Examples((columns,), None, (), None, source, whole=(whole,), long=found.long)
 
 
 def read_texts(
@@ -274,4 +274,5 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple
             second.append(rows[(place + steps) % len(rows)])
     anchors, column = np.concatenate(first), examples.sentences[0]
     texts = texts_of(column, anchors), texts_of(column, np.concatenate(second))
-    return Examples(texts, None, (), None, examples.source, words=examples.words * 2), labels[anchors]
+    paired = Examples(texts, None, (), None, examples.source, words=examples.words * 2, long=examples.long)
+    return paired, labels[anchors]

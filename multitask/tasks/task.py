@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from minbert.config import Long
 from minbert.errors import InputError
 from minbert.settings import adapter
 from multitask.base.keys import NOT_IN_KEY
@@ -96,6 +97,7 @@ class Task(ABC):
         files: where its rows are, and how to read them.
         metric: the score that selects models and enters "overall".
         weight: factor of its loss; or the column that weighs each training row's loss.
+        long: how texts with more tokens than the encoder takes are read.
         prediction_file: predictions are written in the course's format, to `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """
@@ -106,6 +108,7 @@ class Task(ABC):
     files: TaskFiles = field(metadata=NOT_IN_KEY)  # `declaration` has its own fields
     metric: Metric
     weight: Positive | ColumnName = field(default=1.0, metadata=NOT_IN_KEY)
+    long: Long = "head"
     prediction_file: str | None = None
     prediction_column: str | None = None
 

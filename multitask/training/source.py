@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.base import distributed
 from multitask.data.contamination import Hashes
@@ -21,7 +20,7 @@ from multitask.models.compute_in_batches import leading, pool
 from multitask.models.estimates import kept_embeddings
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead
-from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.sentence_encoder import SentenceEncoder, merged
 from multitask.objectives import unit
 from multitask.tasks.scores import constant
 
@@ -253,10 +252,10 @@ def losses_of(encoder: SentenceEncoder, sources: Mapping[str, TrainingSource], u
             ids, types = [i for part in parts for i in part.ids], [t for part in parts for t in part.types]
             sequences = [len(part.ids) for part in parts]
             if any(source.reads_tokens for source, _ in own):
-                batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
+                batch, windows = encoder.packed(ids, types)
                 hidden = encoder.model.forward_packed(batch, runtime.recompute)
                 tokens = [*hidden.split([sum(map(len, part.ids)) for part in parts])]
-                embeddings = [*pool(hidden, batch, encoder.pooling).split(sequences)]
+                embeddings = [*merged(pool(hidden, batch, encoder.pooling), batch, windows).split(sequences)]
             else:
                 tokens = embeddings = [*encoder.embed(ids, types, recompute=runtime.recompute).split(sequences)]
         for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.config import Long
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
@@ -47,6 +48,8 @@ class EmbeddingRecord:
     """Whether they were scaled to length 1."""
     format: Format = Format()
     """How the file is written."""
+    long: Long = "head"
+    """How texts with more tokens than the encoder takes were read."""
 
 
 def embed_file(
@@ -58,12 +61,14 @@ def embed_file(
     dtype: Dtype = "float32",
     dimensions: int | None = None,
     file_format: Format = Format(),
+    long: Long = "head",
 ) -> tuple[int, int]:
     """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden]; returns its shape.
 
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences, or
     with the columns of a template.
-    `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1.
+    `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1. `long` says how
+    texts with more tokens than the encoder takes are read.
     Raises InputError for no sentence, a missing column, no text, too many dimensions, or a file that changes meanwhile.
     """
     digest = sha256_of_file(source) if source.is_file() else None
@@ -73,7 +78,7 @@ def embed_file(
     with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(total, "sentences") as shown:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
-            embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions)
+            embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions, long=long)
             if not count:
                 width = embeddings.shape[1]
                 _write_header(file, 0, width, dtype)
@@ -84,12 +89,13 @@ def embed_file(
             raise InputError(f"{source}: no sentence; expected one sentence per line")
         if digest is not None and sha256_of_file(source) != digest:
             raise InputError(f"{source}: changed while it was read; run the command again")
-        encoder.unread.warn(source)
+        encoder.counts.warn(source, "" if long == "windows" else " (--long windows reads all)")
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = None if digest is None else os.path.relpath(source.resolve(), output.resolve().parent)
-    record = EmbeddingRecord(encoder.identity, encoder.name, text, digest, column, dtype, normalize, file_format)
+    which = encoder.identity, encoder.name, text, digest, column
+    record = EmbeddingRecord(*which, dtype, normalize, file_format, long)
     write_json(place, asdict(record))
     return count, width
 
@@ -106,6 +112,7 @@ class Index(NamedTuple):
     text: Path | None
     column: str | None
     format: Format
+    long: Long
 
     @classmethod
     def open(cls, path: Path, encoder: Embedder) -> "Index":
@@ -128,7 +135,7 @@ class Index(NamedTuple):
         text = None if record.text is None else path.resolve().parent / record.text
         if text is not None and sha256_of_file(text) != record.text_sha256:
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
-        return cls(vectors, text, record.column, record.format)
+        return cls(vectors, text, record.column, record.format, record.long)
 
     def texts(self) -> Iterator[str]:
         """The sentences of all rows. Raises InputError if they were read from standard input."""

@@ -20,6 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch.nn.functional import cosine_similarity
 
+from minbert.config import Long
 from minbert.errors import InputError
 from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator
@@ -119,14 +120,16 @@ def negatives_of(
     with RowsDone(len(anchors), "anchors") as shown:
         for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
             block = anchors[start : start + ANCHORS_PER_BLOCK]
-            vectors = encoder.encode([pairs[own[anchor][0]][0] for anchor in block], dimensions=corpus.vectors.shape[1])
+            texts = [pairs[own[anchor][0]][0] for anchor in block]
+            vectors = encoder.encode(texts, dimensions=corpus.vectors.shape[1], long=corpus.long)
             nearest = search(vectors, corpus.vectors, options.ranks[1] + most_known, among=among)
             positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
-            limits = _limits(encoder, vectors, positives, options)
+            limits = _limits(encoder, vectors, positives, options, corpus.long)
             for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
                 usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
                 found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
             shown.add(len(block))
+    encoder.counts.warn("mined texts")
     return found
 
 
@@ -169,10 +172,14 @@ def choose(
 
 
 def _limits(
-    encoder: Embedder, anchors: NDArray[np.float32], positives: Sequence[Sequence[str]], options: HardNegatives
+    encoder: Embedder,
+    anchors: NDArray[np.float32],
+    positives: Sequence[Sequence[str]],
+    options: HardNegatives,
+    long: Long,
 ) -> NDArray[np.float64]:
     """The highest cosine that a negative of each anchor may have, given the positives of each."""
-    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1])
+    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1], long=long)
     counts = np.array([len(texts) for texts in positives])
     repeated = torch.from_numpy(anchors).double().repeat_interleave(torch.from_numpy(counts), 0)
     cosines = cosine_similarity(repeated, torch.from_numpy(vectors).double()).numpy()

@@ -122,7 +122,7 @@ def predict_file(
             write(rows)
             count += len(rows)
     table.warn("predicted", "with an empty text", sorted(empty))
-    model.encoder.unread.warn(table.name)
+    model.encoder.counts.warn(table.name)
     return count
 
 

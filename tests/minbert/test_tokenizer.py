@@ -124,6 +124,48 @@ def test_pairs_are_cut_as_transformers_cuts_them(both, first, second, max_length
     assert types[0].tolist() == expected.get("token_type_ids", [[0] * len(ids[0])])[0]
 
 
+@pytest.mark.parametrize("max_length", [3, 7, 16])
+def test_windows_are_those_of_transformers(both, max_length):
+    ours, theirs = both
+    room = max_length - 2
+    expected = theirs(VARIED, truncation=True, max_length=max_length, stride=room // 4, return_overflowing_tokens=True)
+    of = expected["overflow_to_sample_mapping"]
+    found = ours.encode_and_count(VARIED, max_length, "windows")
+    for row, ids in enumerate(found.ids):
+        windows = [window for window, owner in zip(expected["input_ids"], of, strict=True) if owner == row]
+        assert ids.tolist() == [token for window in windows for token in window]
+        assert {len(window) for window in windows[:-1]} <= {max_length}
+    assert found.cut == sum(count > 1 for count in map(of.count, range(len(VARIED)))) > 10
+
+
+def without_middle(words: list[str], left: int) -> list[str]:
+    """The first quarter and the tail of a text that has too many words."""
+    head = round(left * 128 / 510)
+    return words if len(words) <= left else words[:head] + words[len(words) - (left - head) :]
+
+
+@settings(deadline=None, max_examples=30)
+@given(first=st.integers(0, 40), second=st.integers(0, 40), max_length=st.integers(7, 40))
+@example(first=600, second=0, max_length=512)
+def test_without_the_middle_the_first_quarter_and_the_tail_are_read(ours, first, second, max_length):
+    words = [["dog", "cat", "time", "film", "band"][number % 5] for number in range(first)], ["good"] * second
+    a, b = (" ".join(text) for text in words)
+    single = ours.encode_and_count([a], max_length, "middle")
+    expected = without_middle(words[0], max_length - 2)
+    assert [ids.tolist() for ids in single.ids] == [ids.tolist() for ids in ours.encode([" ".join(expected)])]
+    assert single.cut == (first > max_length - 2)
+    if first == 600:
+        assert (len(expected), expected[:128], expected[128:]) == (510, words[0][:128], words[0][-382:])
+        return
+    lefts = [first, second]
+    while sum(lefts) > max_length - 3:  # of a pair, the longer text gives a word away, one by one
+        lefts[0 if lefts[0] > lefts[1] else 1] -= 1
+    parts = [" ".join(without_middle(text, left)) for text, left in zip(words, lefts, strict=True)]
+    pair, wanted = ours.encode_and_count([(a, b)], max_length, "middle"), ours.encode_pairs(*([part] for part in parts))
+    assert (pair.ids[0].tolist(), pair.types[0].tolist()) == (wanted[0][0].tolist(), wanted[1][0].tolist())
+    assert pair.cut == (first + second > max_length - 3)
+
+
 def test_special_ids(both):
     ours, theirs = both
     assert list(ours.special_ids) == sorted(theirs.all_special_ids)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multitask.data.contamination import TrainedOn
+from multitask.data.examples import TextCounts
 from multitask.evaluation.suite_sets import SETS
 
 WORDS = ("a", "the", "cat", "dog", "man", "woman", "child", "runs", "sleeps", "sings", "fast", "slowly", "red", "old")
@@ -79,6 +80,7 @@ class BagOfWords:
         self.dim = dim
         self.settings: dict[str, str] = {}
         self.asked: list[str] = []
+        self.counts = TextCounts()
 
     def trained_on(self, _name: str) -> TrainedOn:
         return TrainedOn()

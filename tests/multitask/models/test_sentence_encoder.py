@@ -12,6 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
+from transformers import AutoModel, AutoTokenizer
 
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
@@ -92,6 +93,49 @@ def test_cut_to_a_length(tiny):
     np.testing.assert_array_equal(tiny.encode(long, max_length=4), tiny.encode(["good time"], max_length=4))
     with pytest.raises(InputError, match="max_length is 65; this encoder takes 3 to 64 tokens"):
         tiny.encode(long, max_length=65)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("length", [8, 64])
+def test_windows_of_long_texts_are_averaged_by_their_tokens(tiny_encoder, pooling, length):
+    """Against transformers, window by window; of mean pooling that is the mean of all windows' states."""
+    encoder = SentenceEncoder.read(tiny_encoder, pooling)
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_encoder), AutoModel.from_pretrained(tiny_encoder)
+    texts = ["A man is playing a guitar.", "good time " * 50, "", "The band. " * 3, " ".join(SENTENCES)]
+    expected = []
+    for text in texts:
+        cut = {"truncation": True, "max_length": length, "stride": (length - 2) // 4}
+        windows = tokenizer(text, return_overflowing_tokens=True, **cut)["input_ids"]
+        states = [model(torch.tensor([window])).last_hidden_state[0] for window in windows]
+        vectors = [state[0] if pooling == "cls" else state.mean(0) for state in states]
+        weights = torch.tensor([float(len(window)) for window in windows])
+        expected.append((torch.stack(vectors) * weights[:, None]).sum(0) / weights.sum())
+    expected = torch.stack(expected).detach().numpy()
+    found = encoder.encode(texts, max_length=length, long="windows")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+    heads = encoder.encode(texts, max_length=length)
+    short = encoder.tokenizer.lengths(texts)[0] <= length
+    np.testing.assert_array_equal(found[short], heads[short])
+    assert not np.isclose(found, heads, atol=1e-3).all(1)[np.logical_not(short)].any()
+    tokens = encoder.tokenizer.encode_and_count(texts, length, "windows").ids
+    with torch.no_grad():  # as in a training: all in one packed batch
+        packed = encoder.embed(tokens, [np.zeros_like(ids) for ids in tokens], longest=length).numpy()
+    np.testing.assert_allclose(packed, expected, rtol=0, atol=2e-6)
+
+
+def test_long_texts_are_counted(tiny, caplog):
+    texts = ["time " * 9, "time", "time " * 7]
+    tiny.counts.warn("earlier ones")
+    caplog.clear()
+    for long in ("head", "middle", "windows", "head"):
+        tiny.encode(texts, max_length=9, long=long)
+    tiny.counts.warn("here", " (and so)")
+    tiny.counts.warn("here")
+    assert caplog.messages == [
+        "here: cut 2 of 6 texts to 9 tokens (and so)",
+        "here: left out the middle of 1 of 3 texts, which have more than 9 tokens (and so)",
+        "here: read 1 of 3 texts in windows of 9 tokens (and so)",
+    ]
 
 
 def test_no_sentence_and_kinds_of_sequences(tiny):

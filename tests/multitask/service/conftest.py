@@ -21,8 +21,15 @@ from multitask.tasks.declarations import task_of
 
 TASKS = {
     "mood": {"kind": "classification", "text": ["s"], "label": "l", "labels": ["bad", "fair", "good"]},
-    "topics": {"kind": "multilabel", "text": ["s"], "label": "l", "labels": ["film", "food"], "thresholds": [0.5, 0.4]},
-    "stars": {"kind": "regression", "text": ["s"], "label": "l", "range": [1, 5]},
+    "topics": {
+        "kind": "multilabel",
+        "text": ["s"],
+        "label": "l",
+        "labels": ["film", "food"],
+        "thresholds": [0.5, 0.4],
+        "long": "middle",
+    },
+    "stars": {"kind": "regression", "text": ["s"], "label": "l", "range": [1, 5], "long": "windows"},
     "same": {"kind": "pair_classification", "text": ["s", "t"], "label": "l", "labels": ["no", "yes"]},
     "similarity": {"kind": "cosine", "text": ["s", "like the film: {t}"], "label": "l", "range": [0, 5]},
 }

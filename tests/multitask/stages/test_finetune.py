@@ -222,6 +222,41 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
 # Frozen layers.
 
 
+def reviews(folder: Path, long: str, kind: str = "classification") -> Path:
+    """A tasks file of texts of 200 words whose middle one is the label."""
+    rows = [["time " * 100 + word + " time" * 99, word] for word in ("good", "band") * 8]
+    lines = "".join(f"{text},{text},{label}\n" for text, label in rows)
+    (folder / "rows.csv").write_text(f"one,two,label\n{lines}")
+    columns = '["one", "two"]' if kind.startswith("pair") else '"one"'
+    declared = f'kind = "{kind}"\ntext = {columns}\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
+    (folder / "tasks.toml").write_text(f'[tasks.review]\n{declared}long = "{long}"\n')
+    return folder / "tasks.toml"
+
+
+@pytest.mark.parametrize("long", ["head", "middle", "windows"])
+def test_long_texts_are_read_as_declared_from_training_to_prediction(run, tmp_path, caplog, long):
+    """The texts differ in their middle, which windows alone read."""
+    artefact = run(replace(CONFIG, tasks=(), max_length=32), data=reviews(tmp_path, long))
+    said = {"head": "cut 16", "middle": "left out the middle of 16", "windows": "read 16"}[long]
+    assert sum(f"rows.csv: {said} of 16 texts" in line for line in caplog.messages) == 2  # of training and dev set
+    model = MultitaskModel.load(artefact.folder, "cpu", "fp32")
+    assert model.tasks["review"].long == long
+    assert model.tasks["review"].kept().get("long", "head") == long
+    texts = [("time " * 100 + word + " time" * 99) for word in ("good", "band")]
+    found = [each.probabilities[model.tasks["review"].names[0]] for each in model.predict("review", texts)]
+    embeddings = torch.from_numpy(model.encoder.encode(texts, max_length=32, long=long))
+    expected = model.head("review", embeddings).softmax(1)[:, 0].tolist()
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert (found[0] != found[1]) == (long == "windows")
+    assert caplog.messages[-1].startswith(f"predicted texts: {said.replace('16', '2')} of 2 texts")
+
+
+def test_pairs_that_are_read_as_one_input_have_no_windows(run, tmp_path):
+    joint = replace(CONFIG, tasks=(), max_length=32, heads=HeadsConfig("separate", pairs="joint"))
+    with pytest.raises(InputError, match="long is windows, but pairs are read as one input; take head or middle"):
+        run(joint, data=reviews(tmp_path, "windows", "pair_classification"))
+
+
 def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):
     before, after = (
         load_file(tiny_encoder / "model.safetensors"),

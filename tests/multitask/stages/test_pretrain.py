@@ -467,6 +467,19 @@ def test_auxiliary_loss_adds_its_weighted_gradient(pretraining):
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_a_tasks_windows_are_read_beside_masked_words_too(problem, tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{'time ' * n}band,{n % 2}\n" for n in range(9, 90)))
+    declared = 'kind = "classification"\ntext = "text"\nlabel = "label"\ntrain = "rows.csv"\nlong = "windows"\n'
+    (tmp_path / "tasks.toml").write_text(f"[tasks.own]\n{declared}")
+    config = replace(CONFIG, sources=("own",), mlm_weight=0.3, max_length=16, encoder_dropout=0.0, pooling="mean")
+    found = problem(pretrain, config, data=tmp_path / "tasks.toml")
+    update = found.plan(0)[0]
+    assert found.contrastive["own"].lengths[update[0].rows].max() > 2 * 16 * 4
+    both, alone = found.losses(update), found.losses(update[:1])  # of all states, and of embeddings alone
+    torch.testing.assert_close(both.terms["own"], alone.terms["own"])
+    assert both.tokens == 1.5 * alone.tokens  # the two views of a text, and the text once more
+
+
 def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(pretraining, monkeypatch):
     def every_third(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         places = torch.arange(1, len(ids), 3)

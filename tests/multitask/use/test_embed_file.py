@@ -55,6 +55,27 @@ def test_blank_lines_are_skipped_and_texts_that_cannot_be_read_are_counted_once(
     assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == ["\u1781", *SENTENCES[:3], "\u1782"]
 
 
+@pytest.mark.parametrize(
+    ("long", "said"),
+    [
+        ("head", "cut 2 of 4 texts to 64 tokens (--long windows reads all)"),
+        ("middle", "left out the middle of 2 of 4 texts, which have more than 64 tokens (--long windows reads all)"),
+        ("windows", "read 2 of 4 texts in windows of 64 tokens"),
+    ],
+)
+def test_long_texts_are_read_as_asked_counted_and_searched_alike(encoder, tmp_path, caplog, capsys, long, said):
+    texts = ["time " * 70 + "is over", *SENTENCES[:2], "a film " * 90]
+    (tmp_path / "t.txt").write_text("\n".join(texts))
+    model = ["--model", encoder.name, "--device", "cpu", "--precision", "fp32"]
+    assert main(["embed", str(tmp_path / "t.txt"), str(tmp_path / "e.npy"), "--long", long, *model]) == 0
+    assert [line for line in caplog.messages if "tokens" in line] == [f"{tmp_path / 't.txt'}: {said}"]
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), encoder.encode(texts, long=long), atol=1e-6)
+    capsys.readouterr()
+    assert main(["search", str(tmp_path / "e.npy"), str(tmp_path / "t.txt"), "--top", "1", *model]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["row"], row["score"]) for row in found] == [(number, pytest.approx(1)) for number in range(4)]
+
+
 def test_a_file_that_changes_while_it_is_read_has_no_embeddings(encoder, tmp_path, monkeypatch):
     (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
     embed = encoder.encode

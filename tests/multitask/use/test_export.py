@@ -382,6 +382,12 @@ def test_a_task_cannot_have_the_name_of_an_input(onnx, tiny_encoder, tmp_path):
         export_onnx_with_heads(model, tmp_path / "out", NOTHING)
 
 
+def test_tasks_that_read_more_than_beginnings_do_not_leave_as_onnx(onnx, tiny_encoder, tmp_path):
+    model = model_of(tiny_encoder, tasks=[replace(CLASSES, long="windows")])
+    with pytest.raises(InputError, match=r"tasks\.linear: long is windows; programs that use an ONNX file read begin"):
+        export_onnx_with_heads(model, tmp_path / "out", NOTHING)
+
+
 @pytest.fixture(scope="module")
 def course(onnx, shallow, small_data, tmp_path_factory) -> tuple[Path, MultitaskModel, list[str]]:
     """The course's tasks in an export in 8 bits, the model, and what the command printed."""

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.examples import Unread
+from multitask.data.examples import TextCounts
 from multitask.data.tables import Format
 from multitask.use import mine as module
 from multitask.use.embed import Index, embed_file
@@ -24,9 +24,9 @@ WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue
 class Stub:
     """Random embeddings that depend on the text alone, whatever its case and marks."""
 
-    name, identity, unread = "stub", "0", Unread()
+    name, identity, counts = "stub", "0", TextCounts()
 
-    def encode(self, texts, normalize=False, dimensions=None):
+    def encode(self, texts, normalize=False, dimensions=None, long="head"):
         drawn = [np.random.default_rng([*sha256(key(text).encode()).digest()]).normal(size=16) for text in texts]
         found = np.array(drawn, np.float32)[:, :dimensions]
         return found / np.linalg.norm(found, axis=1, keepdims=True) if normalize else found

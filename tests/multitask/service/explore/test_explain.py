@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from minbert.errors import InputError
 from multitask.base.choices import parameters
 from multitask.base.random_streams import generator
 from multitask.evaluation.gradient_probe import probe, probe_checkpoint
@@ -122,6 +123,7 @@ def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):
 
 def test_words_that_are_cut_have_no_effect(tiny_encoder):
     short = build(tiny_encoder, length=6)
+    del short.tasks["topics"], short.tasks["stars"]  # which read more than the beginning
     for effects in attribute(short, [TEXT], steps=2)[1].values():
         assert [effect is None for effect in effects.words] == [False] * 3 + [True] * 7
 
@@ -232,3 +234,17 @@ def test_every_field_has_the_default_and_takes_its_bounds(name):
         values = field["choices"] or (field["high"] or 2, field["low"] + field["step"])
         for value in (*map(str, values), *([""] if field["optional"] else [])):
             objective_of(name, {field["name"]: value})
+
+
+def test_integrated_gradients_of_texts_that_are_read_beyond_their_beginning_are_refused(tiny_encoder):
+    model = build(tiny_encoder)
+    assert {name: model.tasks[name].long for name in ("mood", "topics", "stars")} == {
+        "mood": "head",
+        "topics": "middle",
+        "stars": "windows",
+    }
+    for task, number in (("topics", "film"), ("stars", "value")):
+        assert integrated_gradients(model, ["A gem."], task, number, 2).words
+        with pytest.raises(InputError, match=f"a text has more than 24 tokens; integrated gradients .* {task} others"):
+            integrated_gradients(model, ["time " * 40], task, number, 2)
+    assert integrated_gradients(model, ["time " * 40], "mood", "bad", 2).words
