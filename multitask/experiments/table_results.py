@@ -32,6 +32,7 @@ from multitask.tasks.scores import LOWER_IS_BETTER
 
 TABLE_MEASURES: dict[str, str] = {
     "accuracy": "accuracy",
+    "accuracy_at_threshold": "accuracy at the threshold that is best on training rows",
     "macro_f1": "macro F1",
     "matthews": "Matthews correlation",
     "mae": "mean absolute error (lower is better)",

@@ -1,6 +1,7 @@
 """Score a model and keep every prediction, as input for tables, figures and tests."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,19 @@ from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights, is_run, locate_model
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples
+from multitask.data.examples import Examples, drawn_rows
 from multitask.evaluation.embeddings import EmbeddingTable, geometry
 from multitask.evaluation.task_scores import TaskEvaluation
-from multitask.models.estimates import estimate, load_split
-from multitask.models.multitask_model import load_model, tasks_to_score
+from multitask.models.estimates import estimate, load_split, located
+from multitask.models.multitask_model import MultitaskModel, load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file, declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import ON_DEV, EvaluateConfig
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Cosine
+from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.scores import most_accurate_threshold
 
 evaluate_on_dev = partial(run_stage, ON_DEV)
 """Score a run's best model, or a checkpoint, on the dev sets; an encoder without heads, only on pair tasks.
@@ -34,13 +36,21 @@ refused.
 """
 
 
-def reads(_config: EvaluateConfig, data: Path) -> dict[str, Any]:
+THRESHOLD_ROWS = 4_000
+"""Training rows on which a threshold is chosen."""
+AT_THRESHOLD = "accuracy_at_threshold"
+
+
+def reads(config: EvaluateConfig, data: Path) -> dict[str, Any]:
     """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
-    tasks = load_tasks(data).values()
-    return {"tasks": declared(tasks), "dev": rows_of(tasks, "dev")}
+    tasks = load_tasks(data)
+    training = rows_of([tasks[name] for name in config.thresholds], "train")
+    return {"tasks": declared(tasks.values()), "dev": rows_of(tasks.values(), "dev")} | (
+        {"training": training} if training else {}
+    )
 
 
-def compute(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run: OpenRun) -> None:
+def compute(models: Sequence[Weights], data: Path, config: EvaluateConfig, run: OpenRun) -> None:
     """Score into a run's folder."""
     [model], runtime = models, run.runtime
     folder = locate_model(model.name, model.revision)
@@ -52,7 +62,25 @@ def compute(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run:
     embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
     estimates, examples = estimate(loaded, dev), {name: of.examples for name, of in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
-    TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on).write(run.folder, embedded)
+    evaluation = TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on)
+    for name in config.thresholds:
+        threshold = _best_threshold(loaded, name, data)
+        right = (estimates[name] > threshold) == (examples[name].gold > 0)
+        found = evaluation.overlap[name]
+        scores = {**found.scores, "threshold": threshold, AT_THRESHOLD: float(right.mean())}
+        evaluation = replace(evaluation, overlap={**evaluation.overlap, name: replace(found, scores=scores)})
+    evaluation.write(run.folder, embedded)
+
+
+def _best_threshold(model: MultitaskModel, task: str, data: Path) -> float:
+    """The threshold of a classification of two classes that is best on some training rows."""
+    declared_task = model.tasks[task]
+    if not isinstance(declared_task, Classification) or len(declared_task.labels) != 2:
+        raise InputError(f"thresholds: {task} is no classification of two classes")
+    rows = load_rows(located(declared_task, load_tasks(data)[task]), "train")
+    rows = rows.take(drawn_rows(len(rows), THRESHOLD_ROWS))
+    estimates = estimate(model, {task: model.tokenised(task, rows)})[task]
+    return most_accurate_threshold(estimates, rows.gold > 0)
 
 
 def _check_selected_on(model: Weights, data: Path) -> None:

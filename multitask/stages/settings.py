@@ -495,6 +495,8 @@ class EvaluateConfig:
     """What a run's leading model, or a checkpoint, is scored on."""
 
     split: Literal["dev"] = "dev"
+    thresholds: tuple[str, ...] = ()
+    """Classifications of two classes that are also scored with the threshold that is best on training rows."""
 
 
 @settings

@@ -117,6 +117,17 @@ def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
     return float(middle if middle < ranked[best] else below[best])  # no number is between two neighbouring floats
 
 
+def most_accurate_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
+    """The threshold of the best accuracy, if scores [rows] above it are called positive; halfway between two scores."""
+    order = np.argsort(-scores, kind="stable")
+    gains = np.concatenate([[0], np.cumsum(np.where(gold[order], 1, -1))])  # of calling the first k positive
+    above = np.concatenate([[np.inf], scores[order]])
+    below = np.append(scores[order], np.nextafter(scores[order[-1]], -np.inf))
+    best = int(np.argmax(np.where(above > below, gains, -np.inf)))  # equal scores cannot be told apart
+    middle = (above[best] + below[best]) / 2
+    return float(middle if middle < above[best] else below[best])
+
+
 def matthews(confusion: NDArray[np.int64]) -> float:
     """Matthews correlation of a confusion matrix; NaN if all labels or all predictions are equal.
 

@@ -23,6 +23,7 @@ from sklearn.metrics import (
 from multitask.tasks.scores import (
     best_threshold,
     classification_metrics,
+    most_accurate_threshold,
     multilabel_metrics,
     ordinal_metrics,
     regression_metrics,
@@ -146,6 +147,17 @@ def test_correlations_of_fp32_are_added_in_float64():
 
 
 SCORES = st.floats(0, 1) | st.sampled_from([0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), 1.0])
+
+
+@given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
+def test_the_most_accurate_threshold_is_that_of_brute_force(rows):
+    scores, gold = (np.array(column) for column in zip(*rows, strict=True))
+    tried = [np.mean((scores > limit) == gold) for limit in [-1.0, *scores]]
+    assert np.mean((scores > most_accurate_threshold(scores, gold)) == gold) == max(tried)
+
+
+def test_a_threshold_is_halfway_between_two_scores():
+    assert most_accurate_threshold(np.array([0.2, 0.6, 0.7]), np.array([False, True, True])) == pytest.approx(0.4)
 
 
 @given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
