@@ -286,8 +286,8 @@ def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:
         metrics = {task: first for task, (first, *_) in table.metrics.items()}
         for run in (run for row in table.rows for run in record.of_row(table.key, row.key)):
             if run.model is not None and run.evaluation is not None:
-                masked = (_config(folder / name) for name in run.chain if Run(folder / name).stage == "mlm")
-                start = RANDOM_WEIGHTS if any(of.get("from_scratch") for of in masked) else record.start
+                scratch = any(_config(folder / name).get("from_scratch") for name in run.chain)
+                start = RANDOM_WEIGHTS if scratch else record.start
                 of = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain)
                 yield RunResult.read(folder, of, metrics)
 

@@ -1,11 +1,11 @@
-"""The stage of simulations: gradients of random embeddings; no model and no data."""
+"""The gradient study's stages: simulations, which need no model and no data, and encoders with random weights."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from minbert.settings import AtLeastZero, Seed, settings
+from minbert.settings import AtLeastZero, Count, Seed, settings
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
 from multitask.stages.registry import Stage, register
@@ -52,5 +52,35 @@ STAGE = register(
         computing=(),
         command=False,
         scores=True,
+    )
+)
+
+
+Architecture = Literal["bert", "roberta", "roberta-prelayernorm", "deberta-v2", "modernbert", "t5"]
+"""What transformers calls them."""
+
+
+@settings
+class RandomEncoderConfig:
+    """An encoder with random weights and the tokenizer of the start weights."""
+
+    architecture: Architecture = "bert"
+    hidden_size: Count = 256
+    num_hidden_layers: Count = 4
+    num_attention_heads: Count = 4
+    intermediate_size: Count = 1024
+    from_scratch: Literal[True] = True
+    """As of `mlm`: reports and model cards read that the start weights are not used."""
+    seed: Seed = 0
+    """Seed of the weights."""
+
+
+register(
+    Stage(
+        "random_encoder",
+        RandomEncoderConfig,
+        module="studies.gradient_paradigm.random_encoder",
+        computing=(),
+        command=False,
     )
 )

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.experiments.tables import Experiment, GridLine, Node, Row, experiment, key_of
+from multitask.experiments.tables import Experiment, GridLine, Node, Point, Row, experiment, key_of
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
+from studies.gradient_paradigm.simulate import RandomEncoderConfig
 
 DESCRIBED = read_tables(__file__)
 """Titles and notes of the tables."""
@@ -133,15 +134,21 @@ def component_lines(recipes: Recipes) -> Iterator[GridLine]:
     The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs
     count alike, 1 if the closest pairs dominate.
     """
-    for loss, (uniformity, weight, usual) in SETTINGS.items():
-        modified = dict(recipes.losses.get(MODIFIED[loss], ObjectiveConfig(loss)).parameters)
-        margin, ratio = modified.get("dissipation", DISSIPATION), modified.get("ratio", usual)
-        weights = (None,) if weight is None else (None, weight)
-        for values in product((None, margin), weights, (None, ratio)):
-            on = {name: value for name, value in zip(COMPONENTS, values, strict=True) if value is not None}
-            objective = ObjectiveConfig.of(loss, uniformity_weight=1.0 if "weight" in on else uniformity, **on)
-            row = Row.at({"loss": loss, "components": tuple(on)}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
+    for loss in SETTINGS:
+        for on, objective in with_components(recipes, loss):
+            row = Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
             yield row, recipes.self_supervised(objective)
+
+
+def with_components(recipes: Recipes, loss: str) -> Iterator[tuple[tuple[str, ...], ObjectiveConfig]]:
+    """A non-contrastive loss with every subset of the components, by the names of those that are on."""
+    uniformity, weight, usual = SETTINGS[loss]
+    modified = dict(recipes.losses.get(MODIFIED[loss], ObjectiveConfig(loss)).parameters)
+    margin, ratio = modified.get("dissipation", DISSIPATION), modified.get("ratio", usual)
+    weights = (None,) if weight is None else (None, weight)
+    for values in product((None, margin), weights, (None, ratio)):
+        on = {name: value for name, value in zip(COMPONENTS, values, strict=True) if value is not None}
+        yield tuple(on), ObjectiveConfig.of(loss, uniformity_weight=1.0 if "weight" in on else uniformity, **on)
 
 
 components = table("components", component_lines)
@@ -320,6 +327,28 @@ def shape_lines(recipes: Recipes) -> Iterator[GridLine]:
 
 shapes = table("shapes", shape_lines)
 
+
+def architecture_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Do the components have the same effect in encoders of other architectures, from random weights?
+
+    ModernBERT has no dropout of its own, which makes the two views of a sentence; all have the same here.
+    """
+    size = {name: value for name, value in vars(SHAPES["bert", "4x256"]).items() if name != "model_type"}
+    views = replace(recipes.views, pooling="mean", encoder_dropout=0.1, freeze_embeddings=False)
+    losses: list[tuple[Point, str, ObjectiveConfig]] = [({"loss": "infonce"}, LABELS["infonce"], OBJECTIVES["infonce"])]
+    losses += [
+        ({"components": on}, f"{LABELS['vicreg']}, {' + '.join(on) or 'plain'}", objective)
+        for on, objective in with_components(recipes, "vicreg")
+    ]
+    for way, (point, label, objective) in product(ROWS["architectures"], losses):
+        config = RandomEncoderConfig(way.get("architecture", way["key"]), **size)
+        start = Node("random_encoder", config, (recipes.start,), recipes.data)
+        row = Row.at({"architecture": way["key"], **point}, f"{way['label']}, {label}")
+        yield row, recipes.pretrain(start, replace(views, objective=objective))
+
+
+architectures = table("architectures", architecture_lines)
+
 TABLES = (
     *(
         objectives,
@@ -332,4 +361,5 @@ TABLES = (
         mixed,
     ),
     *(gradient, gradient_suites, few_negatives, batch_sizes, data_sizes, domains, negatives, shapes),
+    architectures,
 )

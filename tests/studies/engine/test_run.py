@@ -29,7 +29,7 @@ from multitask.experiments.show_runs import TRIED
 from multitask.experiments.table_results import PresetResults, scores_as_data
 from multitask.experiments.tables import Experiment, Node, Preset, PresetRecord, Row, experiment
 from multitask.models.settings import HeadsConfig
-from multitask.stages.registry import Stage
+from multitask.stages.registry import Stage, stage_named
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
@@ -277,6 +277,30 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(wh
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
     assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
     assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.start.name}
+
+
+def test_every_architecture_begins_with_random_weights_of_its_seed(recipes, tmp_path):
+    transformers = pytest.importorskip("transformers", minversion="5")
+    with small_shapes():
+        [whole] = (e for e in all_experiments(recipes) if e.table.key == "architectures")
+    rows = tuple(row for row in whole.table.rows if "loss" in row.point)
+    models = {row.key: whole.models[row.key] for row in rows}
+    record = run(preset_of(recipes, replace(whole, table=replace(whole.table, rows=rows), models=models)), tmp_path)
+    assert [of.error for _, of in record.failures] == []
+    [found] = scores_as_data(PresetResults.read(tmp_path, "sample")).tables
+    assert set(found.rows.start) == {RANDOM_WEIGHTS}
+    options = RunOptions("cpu", "fp32", tmp_path / "again")
+    for row in rows:
+        [of] = record.of_row("architectures", row.key)
+        folder = Run(tmp_path / of.chain[0]).model_folder()
+        made = transformers.AutoConfig.from_pretrained(folder)
+        named = {"prenorm": "roberta-prelayernorm"}.get(name := row.point["architecture"], name)
+        assert (made.model_type, made.hidden_size, made.num_hidden_layers) == (named, 24, 1)
+        for seed in (0, 1):
+            [start] = models[row.key].seeded(seed).needs
+            again = run_stage(stage_named(start.stage), [recipes.start], recipes.data, start.config, options)
+            weights = [path / "model.safetensors" for path in (again.model_folder(), folder)]
+            assert (weights[0].read_bytes() == weights[1].read_bytes()) == (seed == 0)
 
 
 @pytest.fixture(scope="module")

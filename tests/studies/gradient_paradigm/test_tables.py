@@ -5,8 +5,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from studies.gradient_paradigm.captions_and_news import main, write_captions_and
 from studies.gradient_paradigm.tables import (
     OBJECTIVES,
     VARIED,
+    architectures,
     batch_sizes,
     components,
     data_sizes,
@@ -85,6 +88,25 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes):
 def test_rows_differ_in_what_is_compared_only(recipes, make, varied):
     found = list(configs(recipes, make).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+@pytest.mark.parametrize("name", ["small", "paradigm-roberta"])
+def test_every_architecture_has_the_same_trainings_and_only_the_start_differs(name):
+    recipes = PRESETS[name]
+    trainings: dict[tuple[Any, ...], set[Any]] = {}
+    starts = {}
+    for row in architectures(recipes).table.rows:
+        model, point = architectures(recipes).models[row.key], {**row.point}
+        [start] = model.parents
+        assert isinstance(start, Node)
+        assert start.parents == (recipes.start,)
+        assert starts.setdefault(point.pop("architecture"), start) == start
+        trainings.setdefault(tuple(point.items()), set()).add(model.config)
+    assert len({start.config.architecture for start in starts.values()}) == len(starts) == 6
+    assert len({replace(start.config, architecture="bert") for start in starts.values()}) == 1
+    of_components = {node.config.objective for key, node in components(recipes).models.items() if "loss=vicreg" in key}
+    assert {config.objective for [config] in trainings.values()} == {OBJECTIVES["infonce"], *of_components}
+    assert {config.encoder_dropout for [config] in trainings.values()} == {0.1}
 
 
 @pytest.mark.parametrize("name", ["sample", "paper", "paradigm-roberta"])
