@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import huggingface_hub  # imports its parts when they are used
 
-from minbert.errors import InputError, did_you_mean
+from minbert.config import BertConfig
+from minbert.errors import InputError, OtherArchitectureError, did_you_mean
 from minbert.files import FULL, read_json, sha256_of_file
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 """Numbers of errors of a disk that is full or may not be written; the others are taken for those of the network."""
 MOST_SHARDS = 1000
 SHARD = re.compile(r"[\w.-]+\.safetensors")
-WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+PICKLE = "pytorch_model.bin"
+WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", PICKLE)
 TOKENIZER_FILES = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
@@ -157,9 +159,7 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
         if found is None:
             raise InputError(f"{name}: the hub repository has no config.json")
         commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
-        weights = next(filter(None, (_download(name, file, commit) for file in WEIGHT_FILES if with_weights)), None)
-        if with_weights and weights is None:
-            raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
+        weights = _weights_from_hub(name, commit, found) if with_weights else None
         for file in shards(weights) if weights else ():
             _download(name, file, commit)
         # Offline, whoever needs a file that is missing reports it.
@@ -167,6 +167,24 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
             for file in HUB_EXTRAS:
                 _download(name, file, commit)
     return found.parent
+
+
+def _weights_from_hub(name: str, commit: str, config: Path) -> Path:
+    """The first weights file that a hub repository has; of another architecture no pickle, which nobody would read.
+
+    Raises InputError before it downloads weights if there are none, or no tokenizer of another architecture.
+    """
+    expected, remedy = list(WEIGHT_FILES), ""
+    try:
+        BertConfig.from_file(config)
+    except OtherArchitectureError:
+        expected.remove(PICKLE)
+        remedy = "; load model and tokenizer with transformers, and save both with save_pretrained"
+        if _download(name, "tokenizer.json", commit) is None:
+            raise InputError(f"{name}: the hub repository has no tokenizer.json{remedy}") from None
+    if weights := next(filter(None, (_download(name, file, commit) for file in expected)), None):
+        return weights
+    raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(expected)}{remedy}")
 
 
 def _download(name: str, file: str, revision: str | None) -> Path | None:
