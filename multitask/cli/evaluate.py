@@ -33,10 +33,11 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
     """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
     `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
     regression (accuracy); `retrieval`: finding sentences with the same meaning, in SICK and in a copy of the course's
-    quora-dev.csv (nDCG at 10); `geometry`: how the sentences of the similarity tasks are spread (alignment, uniformity
+    quora-dev.csv (nDCG at 10), or in a set of your own, whose folder --data names: corpus.jsonl, queries.jsonl and
+    qrels/SPLIT.tsv as in BEIR; `geometry`: how the sentences of the similarity tasks are spread (alignment, uniformity
     and others)."""
     split: Literal["train", "dev", "test"] = "dev"
-    """Which sets of the tasks to score; they need labels. For the suite `multitask`."""
+    """Which sets of the tasks to score; they need labels. Also that of a retrieval set of your own."""
     input: Path | None = None
     """Labelled file to score instead: csv, tsv, jsonl, parquet or xlsx."""
     task: tuple[str, ...] = ()
@@ -173,7 +174,9 @@ def _evaluate_suite(options: Evaluate) -> None:
     place = locate_model(name, options.revision, options.best_on) if is_run(name) else name
     encoder = load_encoder(place, options.revision, options.pooling, options.device, options.precision)
     suites, dimensions = [options.suite], options.dimensions
-    found = evaluate_suites(suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions)
+    found = evaluate_suites(
+        suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions, split=options.split
+    )
     result = found[options.suite]
     print(suite_text(result))
     with replaced_files_named(*files):

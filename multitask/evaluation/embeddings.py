@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.evaluation.suite_data import RetrievalData
 from multitask.models.sentence_encoder import Embedder
 from multitask.objectives.geometry import alignment
 from multitask.tasks.kinds import POSITIVE
@@ -40,9 +39,6 @@ class EmbeddingTable:
         return self.vectors[[self.rows[sentence] for sentence in sentences]]
 
 
-CUT = 10
-"""Ranks that nDCG counts."""
-QUERIES_AT_ONCE = 256
 DIGITS = 12
 """Cosines that rank are rounded to these. Later digits depend on the order of summation, even for equal vectors."""
 
@@ -85,33 +81,6 @@ def sts_scores(
         "weighted_mean": average([len(rows) for rows in parts.values()]),
         "subsets": each,
     }
-
-
-def query_scores(data: RetrievalData, table: EmbeddingTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """NDCG at 10 and reciprocal rank of each query, [queries] each, from 0 to 1.
-
-    Normalised discounted cumulative gain of the first ten documents is that of binary relevance (Järvelin & Kekäläinen
-    2002), and the rank is that of the first relevant document (Voorhees 1999). Of equal cosines, irrelevant documents
-    rank first.
-    """
-    vectors = unit_vectors(table[data.documents])
-    ranks: list[NDArray[np.int64]] = []
-    for start in range(0, len(data.queries), QUERIES_AT_ONCE):
-        block = data.queries[start : start + QUERIES_AT_ONCE]
-        similarities = (vectors[block] @ vectors.T).round(DIGITS)
-        similarities[np.arange(len(block)), block] = -np.inf  # a query does not find itself
-        for row, relevant in zip(similarities, data.relevant[start:], strict=False):
-            found = np.sort(row[list(relevant)])[::-1]
-            others = np.sort(np.delete(row, list(relevant)))
-            before = len(others) - np.searchsorted(others, found, side="left")
-            ranks.append(before + np.arange(1, len(found) + 1))
-    return np.array([_ndcg(places) for places in ranks]), np.array([1 / places[0] for places in ranks])
-
-
-def _ndcg(ranks: NDArray[np.int64]) -> float:
-    gains = 1 / np.log2(1 + ranks[ranks <= CUT])
-    best = 1 / np.log2(1 + np.arange(1, min(len(ranks), CUT) + 1))
-    return float(gains.sum() / best.sum())
 
 
 CHUNK = 1024

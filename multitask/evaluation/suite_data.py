@@ -6,7 +6,6 @@ space, and a line without any word (CR and MPQA have a few) reads as ".". Errors
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,20 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.base.random_streams import generator
 from multitask.data.messages import quote
 from multitask.data.tables import text_lines
+from multitask.evaluation.retrieval import Mask, RetrievalData, drawn_places
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import NUMBER
 from multitask.tasks.read_examples import load_rows
 
-Mask = NDArray[np.bool_]
-
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 FEWEST = 10
 """Rows that a sample keeps of each class: one for each fold."""
-DOCUMENTS_PER_QUERY = 10
-"""Documents that a sample keeps for each of its queries, in addition to the relevant ones."""
 SAME_MEANING = 4.0
 """Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
 
@@ -70,66 +65,15 @@ class LabelledRows:
         Classes keep their shares, but every class keeps at least ten rows if it has them.
         """
         if self.labels.dtype == np.float64:
-            return self.only(_drawn(len(self.labels), limit))
+            return self.only(drawn_places(len(self.labels), limit))
         rows = np.zeros(len(self.labels), bool)
         for split in np.unique(self.parts):
             of_split = self.parts == split
             share = min(1.0, limit / of_split.sum())
             for label in np.unique(self.labels[of_split]):
                 places = np.flatnonzero(of_split & (self.labels == label))
-                rows[places] = _drawn(len(places), max(round(share * len(places)), FEWEST))
+                rows[places] = drawn_places(len(places), max(round(share * len(places)), FEWEST))
         return self.only(rows)
-
-
-@dataclass(frozen=True)
-class RetrievalData:
-    """Different sentences as documents. Those with a partner of the same meaning are queries, never for themselves."""
-
-    documents: list[str]
-    queries: NDArray[np.int64]  # place of each query among the documents, [queries]
-    relevant: tuple[tuple[int, ...], ...]  # places of the documents that mean the same as each query
-
-    @classmethod
-    def of_pairs(cls, pairs: Iterable[tuple[str, str, bool]], source: object) -> "RetrievalData":
-        """Pairs of sentences, and whether they mean the same. Raises InputError if no two different ones do."""
-        places: dict[str, int] = {}
-        partners: dict[int, set[int]] = defaultdict(set)
-        for first, second, same in pairs:
-            one, other = (places.setdefault(text, len(places)) for text in (first, second))
-            if same and one != other:
-                partners[one].add(other)
-                partners[other].add(one)
-        if not partners:
-            raise InputError(f"{source}: no two sentences mean the same; retrieval has nothing to find")
-        queries = sorted(partners)
-        return cls(list(places), np.array(queries), tuple(tuple(sorted(partners[query])) for query in queries))
-
-    @property
-    def sentences(self) -> list[str]:
-        return self.documents
-
-    @property
-    def scored_columns(self) -> tuple[list[str]]:
-        return ([self.documents[place] for place in self.queries],)
-
-    def sampled(self, limit: int) -> "RetrievalData":
-        """At most `limit` queries, what is relevant to them, and ten other documents a query; always the same ones."""
-        rows = np.flatnonzero(_drawn(len(self.queries), limit))
-        needed = {*self.queries[rows].tolist(), *(place for row in rows for place in self.relevant[row])}
-        order = generator(0, "documents of a suite", len(self.documents)).permutation(len(self.documents)).tolist()
-        others = [place for place in order if place not in needed][: DOCUMENTS_PER_QUERY * limit]
-        kept = sorted({*needed, *others})
-        place_of = {old: new for new, old in enumerate(kept)}
-        relevant = tuple(tuple(place_of[place] for place in self.relevant[row]) for row in rows)
-        queries = np.array([place_of[place] for place in self.queries[rows].tolist()])
-        return RetrievalData([self.documents[place] for place in kept], queries, relevant)
-
-
-def _drawn(size: int, count: int) -> Mask:
-    """The rows of a sample: a mask [size] with `count` random places, or all places if there are not more."""
-    rows = np.zeros(size, bool)
-    rows[generator(0, "rows of a suite", size).permutation(size)[:count]] = True
-    return rows
 
 
 def read_sts(paths: Sequence[Path]) -> LabelledRows:

@@ -72,12 +72,16 @@ def _main_table(result: SuiteResult) -> list[list[str]]:
             for name, task in part.tasks.items():
                 rows.append([_marked(name, task) + size, *(_number(task.scores[of]) for of in GEOMETRY)])
         return rows
-    rows = [["Model", *(entry.column for entry in suite.sets), "Avg."]]
-    for row in PUBLISHED.get(result.suite, ()):
+    columns = {entry.name: entry.column for entry in suite.sets}
+    published = PUBLISHED.get(result.suite, ())
+    if not result.tasks.keys() & columns:  # a set of one's own
+        columns, published = {name: name for name in result.tasks}, ()
+    rows = [["Model", *columns.values(), "Avg."]]
+    for row in published:
         rows.append([row["label"], *(f"{score:.2f}" for score in (*row["scores"], row["average"]))])
     partial = PARTIAL if result.missing else ""
     for size, part in sizes.items():
-        tasks = [part.tasks.get(entry.name) for entry in suite.sets]
+        tasks = [part.tasks.get(name) for name in columns]
         own = [NONE if task is None else _marked(_points(part.main(task.scores)), task) for task in tasks]
         rows.append([result.model + size, *own, _points(part.average()) + partial])
         if any_seen(part.tasks):

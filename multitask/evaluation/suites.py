@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, query_scores, sts_scores
-from multitask.evaluation.suite_data import LabelledRows, RetrievalData
+from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, sts_scores
+from multitask.evaluation.retrieval import RetrievalData, is_retrieval_set, query_scores, read_retrieval
+from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
 from multitask.models.compute_in_batches import check_dimensions
@@ -54,9 +55,9 @@ def _transfer(data: LabelledRows, table: EmbeddingTable, seed: int) -> Measured:
 
 
 def _retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measured:
-    ndcg, ranks = query_scores(data, table)
-    answers = np.ones_like(ndcg), ndcg
-    return lambda rows: {"ndcg": float(ndcg[rows].mean()), "mrr": float(ranks[rows].mean())}, answers
+    found = query_scores(data, table)
+    answers = np.ones_like(found["ndcg"]), found["ndcg"]
+    return lambda rows: {name: float(values[rows].mean()) for name, values in found.items()}, answers
 
 
 def _geometry(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
@@ -127,6 +128,7 @@ def evaluate_suites(
     with_geometry: bool = False,
     seed: int = 0,
     dimensions: Sequence[int] = (),
+    split: str = "dev",
 ) -> dict[SuiteName, SuiteResult]:
     """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
 
@@ -134,17 +136,21 @@ def evaluate_suites(
         suites: their names.
         encoder: what embeds.
         name: the user's name of the encoder.
-        folder: SentEval's data folder.
+        folder: SentEval's data folder; of the suite `retrieval` also a set of one's own, see `read_retrieval`.
         limit: score about this many rows of each task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
         dimensions: also score the first so many numbers of each embedding.
+        split: of a set of one's own.
 
     Raises:
         InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
     """
-    data, missing = {}, {}
+    data, missing = dict[SuiteName, Mapping[str, Any]](), dict[SuiteName, Mapping[str, str]]()
     for suite in suites:
+        if suite == "retrieval" and is_retrieval_set(folder):
+            data[suite], missing[suite] = {folder.resolve().name: read_retrieval(folder, split)}, {}
+            continue
         missing[suite] = missing_files(SUITES[suite].sets, folder)
         if len(missing[suite]) == len(SUITES[suite].sets):
             raise InputError(f"{folder}: no data set of --suite {suite} is here; pass SentEval's data folder as --data")

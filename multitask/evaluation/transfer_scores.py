@@ -25,7 +25,8 @@ from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
 from multitask.evaluation.embeddings import EmbeddingTable, Vectors
-from multitask.evaluation.suite_data import LabelledRows, Mask
+from multitask.evaluation.retrieval import Mask
+from multitask.evaluation.suite_data import LabelledRows
 
 FOLDS = 10
 GRID: Sequence[float] = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)

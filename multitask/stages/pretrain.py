@@ -15,12 +15,26 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
+from multitask.base.keys import hash_of_file
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
-from multitask.data.examples import LabelledData, RowNumbers
-from multitask.evaluation.embeddings import DIGITS, alignment_of_positives, uniformity_in_chunks, unit_vectors
+from multitask.data.examples import LabelledData, RowNumbers, tokenise, warn_of_tokens
+from multitask.evaluation.embeddings import (
+    DIGITS,
+    EmbeddingTable,
+    alignment_of_positives,
+    uniformity_in_chunks,
+    unit_vectors,
+)
 from multitask.evaluation.gradient_probe import probe
+from multitask.evaluation.retrieval import (
+    RetrievalData,
+    is_retrieval_set,
+    query_scores,
+    read_retrieval,
+    retrieval_files,
+)
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -30,7 +44,7 @@ from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import HELD_OUT, PRETRAIN, PretrainConfig
 from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import warn_of_gaps
-from multitask.tasks.declarations import load_tasks
+from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.scores import correlation_metrics
@@ -46,6 +60,9 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.momentum import Momentum, MomentumSource
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, Update
 
+RETRIEVAL = "retrieval"
+"""The name of the score by which a retrieval set selects."""
+
 pretrain = partial(run_stage, PRETRAIN)
 """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection."""
 
@@ -53,9 +70,13 @@ pretrain = partial(run_stage, PRETRAIN)
 def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
     """The sources, and the dev set that selects or is probed."""
     tasks = load_tasks(data)
-    selecting = [task for name, task in tasks.items() if name == _selecting(config, tasks)]
+    chosen = _selecting(config, data)
+    selecting = [task for name, task in tasks.items() if name == chosen]
     found = sources_of(config.sources, data)
-    return {**found, "tasks": [*found["tasks"], *declared(selecting)], "dev": rows_of(selecting, "dev")}
+    dev = rows_of(selecting, "dev")
+    if (folder := _retrieval_folder(config, data)) is not None:
+        dev |= {str(path.relative_to(folder)): hash_of_file(path) for path in retrieval_files(folder, "dev")}
+    return {**found, "tasks": [*found["tasks"], *declared(selecting)], "dev": dev}
 
 
 def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
@@ -91,15 +112,25 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
         warn_of_gaps(task, examples)
         dev = encoder.tokenised(examples)
-    problem = Pretraining(module, begin, sources, dev, config, has_positives, task.name if task else "")
+    folder = _retrieval_folder(config, data)
+    retrieval = None if folder is None else read_retrieval(folder, "dev")
+    name = task.name if task else ""
+    problem = Pretraining(module, begin, sources, dev, config, has_positives, name, retrieval)
     train_run(run, begin, problem, config, config.probe_every)
 
 
-def _selecting(config: PretrainConfig, tasks: Mapping[str, Task]) -> str | None:
+def _retrieval_folder(config: PretrainConfig, data: Path) -> Path | None:
+    """The folder of the retrieval set that selects; None if none does."""
+    folder = files_folder(data) / (config.select or "")
+    return folder if config.select and config.select not in load_tasks(data) and is_retrieval_set(folder) else None
+
+
+def _selecting(config: PretrainConfig, data: Path) -> str | None:
     """Name of the task whose dev set selects or is probed: None if none is; empty if there is none of the default."""
-    if config.select == "last" and config.probe_held_out is None:
+    tasks, retrieval = load_tasks(data), _retrieval_folder(config, data)
+    if (config.select == "last" or retrieval) and config.probe_held_out is None:
         return None
-    if config.select not in (None, "last"):
+    if config.select not in (None, "last") and retrieval is None:
         return config.select
     return next((name for name, task in tasks.items() if isinstance(task, Cosine)), "")
 
@@ -107,7 +138,7 @@ def _selecting(config: PretrainConfig, tasks: Mapping[str, Task]) -> str | None:
 def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
     """The task whose dev set selects or is probed; None if none is. Raises InputError if there is no such set."""
     tasks = load_tasks(data)
-    if (name := _selecting(config, tasks)) is None:
+    if (name := _selecting(config, data)) is None:
         return None
     remedies = ["add --select last, which keeps the last state"] if config.select != "last" else []
     remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
@@ -171,7 +202,7 @@ class Pretraining(SourceTraining):
 
     The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
     loss. `dev` are pairs of the task `dev_name`, to select the best state on and to probe; `has_positives`: their
-    scores, from 0 to 5, tell the positive ones.
+    scores, from 0 to 5, tell the positive ones. If there is a retrieval set, it selects.
     """
 
     def __init__(
@@ -183,6 +214,7 @@ class Pretraining(SourceTraining):
         config: PretrainConfig,
         has_positives: bool = False,
         dev_name: str = "",
+        retrieval: RetrievalData | None = None,
     ) -> None:
         super().__init__(module, begin.encoder, sources)
         self.begin = begin
@@ -191,6 +223,11 @@ class Pretraining(SourceTraining):
         self.has_positives = has_positives
         self.dev_name = dev_name
         self.contrastive = sources
+        self.retrieval = retrieval
+        if retrieval is not None:
+            self.searched = list(dict.fromkeys(retrieval.sentences))
+            self.tokens = tokenise(self.searched, self.encoder.tokenizer, self.encoder.max_length)
+            warn_of_tokens(str(config.select), [self.tokens], self.encoder.tokenizer, self.encoder.max_length)
         self.held_out = None
         if dev is not None and config.probe_held_out is not None:
             self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
@@ -267,17 +304,26 @@ class Pretraining(SourceTraining):
         return {key: torch.tensor(v, device=device) for key, v in found.items() if math.isfinite(v)}
 
     def evaluate(self) -> Evaluation:
+        if self.retrieval is not None:
+            vectors = compute_in_batches(self.tokens.lengths, self._embed_searched, self.encoder.runtime)
+            table = EmbeddingTable({text: row for row, text in enumerate(self.searched)}, vectors)
+            found = {name: float(values.mean()) for name, values in query_scores(self.retrieval, table).items()}
+            return Evaluation({RETRIEVAL: found}, {RETRIEVAL: found["ndcg"]})
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
         metrics = metrics_of_embeddings(self.encoder, self.dev, self.has_positives)
         return Evaluation({self.dev_name: metrics}, {self.dev_name: metrics["spearman"]})
 
+    def _embed_searched(self, rows: RowNumbers) -> Tensor:
+        return self.encoder.embed([self.tokens[row] for row in rows])
+
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
-        """The start weights' value of the correlation that selects models."""
+        """The start weights' value of the score that selects models."""
         self.module.eval()
         with torch.no_grad():
             scores = self.evaluate().scores
-        return {name: {"spearman": score} for name, score in scores.items()}
+        measure = "spearman" if self.retrieval is None else "ndcg"
+        return {name: {measure: score} for name, score in scores.items()}
 
     def save(self, folder: Path) -> None:
         """Save the encoder and any heads of the start, so that the tasks can be scored before and after."""

@@ -72,6 +72,22 @@ def write_transfer(folder: Path, rows: int = 40) -> None:
         )
 
 
+def write_retrieval(folder: Path) -> None:
+    """A set of one's own: three documents, of which one has a title and one no text, and three queries."""
+    write(
+        folder / "corpus.jsonl",
+        [
+            '{"_id": "d1", "title": "Cats", "text": "a cat sleeps"}',
+            '{"_id": "d2", "title": "", "text": "the dog runs"}',
+            '{"_id": "d3", "title": "", "text": ""}',
+        ],
+    )
+    texts = {"q1": "who sleeps ?", "q2": "a dog", "q3": "nobody asks this"}
+    write(folder / "queries.jsonl", [f'{{"_id": "{name}", "text": "{text}"}}' for name, text in texts.items()])
+    rows = ["q1\td1\t2", "q1\td2\t0.5", "q1\td3\t0", "q2\td2\t1"]
+    write(folder / "qrels" / "dev.tsv", ["query-id\tcorpus-id\tscore", *rows])
+
+
 class BagOfWords:
     """Embeds a sentence as the sum of its words' random vectors."""
 

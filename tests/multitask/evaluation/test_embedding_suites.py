@@ -19,7 +19,7 @@ from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import evaluate_suites
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.models.sentence_encoder import load_encoder
-from tests.multitask.evaluation.folder import BagOfWords, write_sts, write_transfer
+from tests.multitask.evaluation.folder import BagOfWords, write_retrieval, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
 STSB = SETS["sts"][5]
@@ -214,3 +214,23 @@ def test_a_hub_id_is_evaluated_and_known_in_the_revision_that_is_asked_for(hub, 
     np.testing.assert_array_equal(found.encode(["A gem."]), expected.encode(["A gem."]))
     seen = found.trained_on("someone/small").sentences
     assert seen.tolist() == sorted(hash_sentences(["A gem.", "A jewel."]).tolist())
+
+
+def test_a_retrieval_set_of_ones_own_is_evaluated_by_the_command(tiny_encoder, tmp_path, capsys):
+    write_retrieval(tmp_path / "faq")
+    asked = ["evaluate", "--model", str(tiny_encoder), "--suite", "retrieval", "--data", str(tmp_path / "faq"), *DEVICE]
+    assert main([*asked, "--dimensions", "8", "--output", str(tmp_path / "e.json")]) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["Model", "faq", "Avg."] in table
+    assert not any("BERT" in word for line in table for word in line)  # published scores are of other sets
+    found = json.loads((tmp_path / "e.json").read_text())
+    scores = found["tasks"]["faq"]["scores"]
+    assert set(scores) == {"ndcg", "mrr", *(f"{name}@{k}" for name in ("ndcg", "mrr", "recall") for k in (1, 10, 100))}
+    assert (found["tasks"]["faq"]["rows"], found["dimensions"].keys()) == (2, {"8"})
+    assert scores["recall@10"] == 1.0  # of three documents
+    encoder = load_encoder(tiny_encoder, **{**EXACT, "pooling": "auto"})
+    unit = encoder.encode(["Cats a cat sleeps", "the dog runs", "", "who sleeps ?", "a dog"], normalize=True)
+    first = [int((unit[:3] @ unit[query]).argmax()) in relevant for query, relevant in ((3, (0, 1)), (4, (1,)))]
+    assert scores["mrr@1"] == pytest.approx(np.mean(first))
+    assert main([*asked, "--split", "test"]) == 2
+    assert "0 files qrels/test.*; expected a set as BEIR lays it out" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Scores of similarity equal scipy's, those of retrieval scikit-learn's; geometry equals brute force over all pairs."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.spatial.distance import cosine
+from scipy.spatial.distance import cdist, cosine
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import ndcg_score
 
@@ -17,13 +18,12 @@ from multitask.evaluation.embeddings import (
     cosines,
     effective_rank,
     geometry,
-    query_scores,
     sts_scores,
     uniformity_in_chunks,
     unit_vectors,
 )
+from multitask.evaluation.retrieval import RetrievalData, query_scores
 from multitask.evaluation.statistics import resampled_scores
-from multitask.evaluation.suite_data import RetrievalData
 from multitask.evaluation.suites import SUITES
 from multitask.objectives.geometry import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
@@ -72,7 +72,9 @@ pairs = st.lists(
 def test_scores_are_those_of_a_full_ranking(rows, seed):
     data = RetrievalData.of_pairs(rows, "pairs")
     table = table_of(data, seed)
-    ndcg, reciprocal = query_scores(data, table)
+    scores = query_scores(data, table)
+    assert list(scores) == ["ndcg", "mrr"]
+    ndcg, reciprocal = scores.values()
     vectors = table.vectors.astype(np.float64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     for place, (query, relevant) in enumerate(zip(data.queries, data.relevant, strict=True)):
@@ -89,10 +91,56 @@ def test_scores_are_those_of_a_full_ranking(rows, seed):
             assert ndcg[place] == pytest.approx(expected)
 
 
+@given(st.integers(0, 99), st.integers(1, 4), st.sampled_from([3, 30, 150]), st.booleans())
+def test_scores_of_a_set_of_ones_own_are_those_of_their_definitions(seed, queries, documents, ties):
+    """A slow loop over the ranking; nDCG of scikit-learn, too, if no cosines are equal."""
+    draw = np.random.default_rng(seed)
+    texts = [f"d{place}" for place in range(documents)] + [f"q{place}" for place in range(queries)]
+    graded = [
+        dict(
+            zip(
+                draw.permutation(documents)[: (n := draw.integers(1, documents + 1))],
+                draw.integers(1, 4, n) / 2,
+                strict=True,
+            )
+        )
+        for _ in range(queries)
+    ]
+    relevant, grades = (
+        tuple(map(tuple, part)) for part in zip(*((found.keys(), found.values()) for found in graded), strict=True)
+    )
+    data = RetrievalData(texts, documents + np.arange(queries), relevant, grades, documents)
+    vectors = draw.integers(-1, 2, (len(texts), 3)) if ties else draw.standard_normal((len(texts), 3))
+    vectors[(vectors == 0).all(1)] = 1
+    table = EmbeddingTable({text: row for row, text in enumerate(texts)}, vectors.astype(np.float32))
+    found = query_scores(data, table)
+    cosines = 1 - cdist(vectors.astype(np.float32).astype(np.float64), vectors.astype(np.float32), "cosine")
+    for query, gains in enumerate(graded):
+        row = cosines[documents + query, :documents].round(9)
+        ranking = sorted(
+            range(documents), key=lambda place: (-row[place], gains.get(place, 0))
+        )  # the worst order of ties
+        assert found["ndcg"][query] == found["ndcg@10"][query]
+        for cut in (1, 10, 100):
+            dcg = ideal = hits = first = 0.0
+            for rank, place in enumerate(ranking[:cut], 1):
+                dcg += gains.get(place, 0) / math.log2(rank + 1)
+                hits += place in gains
+                first = first or (1 / rank if place in gains else 0)
+            for rank, gain in enumerate(sorted(gains.values(), reverse=True)[:cut], 1):
+                ideal += gain / math.log2(rank + 1)
+            assert found[f"ndcg@{cut}"][query] == pytest.approx(dcg / ideal)
+            assert found[f"mrr@{cut}"][query] == pytest.approx(first)
+            assert found[f"recall@{cut}"][query] == pytest.approx(hits / len(gains))
+            if not ties:
+                truth = [[gains.get(place, 0) for place in range(documents)]]
+                assert found[f"ndcg@{cut}"][query] == pytest.approx(ndcg_score(truth, row[None], k=cut))
+
+
 def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before():
     data = RetrievalData.of_pairs([("q", "good", True), ("q", "bad", False)], "pairs")
     table = EmbeddingTable({"q": 0, "good": 1, "bad": 2}, np.ones((3, 2), np.float32))
-    ndcg, reciprocal = query_scores(data, table)
+    ndcg, reciprocal = query_scores(data, table).values()
     assert reciprocal[0] == 1 / 2
     assert ndcg[0] == pytest.approx(1 / np.log2(3))
 
@@ -106,7 +154,7 @@ def test_vectors_of_one_direction_have_equal_cosines():
     table = EmbeddingTable({text: row for row, text in enumerate(documents)}, vectors)
     for relevant in range(1, 61):
         data = RetrievalData(documents, np.array([0]), ((relevant,),))
-        assert query_scores(data, table)[1][0] == 1 / 60
+        assert query_scores(data, table)["mrr"][0] == 1 / 60
 
 
 def test_the_suite_scores_queries_and_resamples_them():
@@ -115,7 +163,7 @@ def test_the_suite_scores_queries_and_resamples_them():
     rows = np.arange(len(data.queries)) % 2 == 0
     assert answers is not None
     labels, predictions = answers
-    ranks = query_scores(data, table_of(data))[1][rows]
+    ranks = query_scores(data, table_of(data))["mrr"][rows]
     assert scores_of(rows) == {"ndcg": predictions[rows].mean(), "mrr": ranks.mean()}
     drawn = resampled_scores(labels, predictions[None], "ndcg", np.random.default_rng(0), samples=2000)
     assert drawn.std() == pytest.approx(predictions.std() / np.sqrt(len(predictions)), rel=0.1)

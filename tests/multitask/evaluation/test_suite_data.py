@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.suite_data import LabelledRows, RetrievalData
+from multitask.evaluation.retrieval import RetrievalData, read_retrieval
+from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.suite_sets import SETS
-from tests.multitask.evaluation.folder import write, write_sts, write_transfer
+from tests.multitask.evaluation.folder import write, write_retrieval, write_sts, write_transfer
 
 ENTRIES = {entry.name: entry for suite in SETS.values() for entry in suite}
 RATED = [entry.name for suite in ("sts", "transfer") for entry in SETS[suite]]
@@ -202,3 +203,45 @@ def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
     lines = (tmp_path / "SICK/SICK_test_annotated.txt").read_text().splitlines()[1:]
     high = [line.split("\t") for line in lines if float(line.split("\t")[3]) >= 4]
     assert len(related.queries) == len({text for fields in high for text in fields[1:3]})
+
+
+def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
+    write_retrieval(tmp_path)
+    data = read_retrieval(tmp_path, "dev")
+    assert data.documents == ["Cats a cat sleeps", "the dog runs", "", "who sleeps ?", "a dog"]
+    assert (data.queries.tolist(), data.corpus) == ([3, 4], 3)
+    assert (data.relevant, data.grades) == (((0, 1), (1,)), ((2.0, 0.5), (1.0,)))
+    write(tmp_path / "qrels/test.csv", ["query-id,corpus-id", "q3,d1"])  # all relevant alike, in another format
+    test = read_retrieval(tmp_path, "test")
+    assert (test.documents[3:], test.relevant, test.grades) == (["nobody asks this"], ((0,),), ((1.0,),))
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "message"),
+    [
+        ("qrels/dev.tsv", None, r"0 files qrels/dev\.\*; expected a set as BEIR lays it out, with one file corpus"),
+        ("corpus.csv", ["_id,text"], r"2 files corpus\.\*; expected a set"),
+        (
+            "qrels/dev.tsv",
+            ["query-id\tcorpus-id\tscore", "q1\td9\t1"],
+            r"dev\.tsv:2: corpus-id is \"d9\", which no _id is",
+        ),
+        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q9\td1\t1"], r"dev\.tsv:2: query-id is \"q9\", which no _id"),
+        (
+            "qrels/dev.tsv",
+            ["query-id\tcorpus-id\tscore", "q1\td1\thigh"],
+            r"dev\.tsv:2: score is \"high\"; expected a num",
+        ),
+        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\t0"], r"dev\.tsv: no document is relevant to a query"),
+        ("qrels/dev.tsv", ["query\tcorpus-id\tscore", "q1\td1\t1"], r"dev\.tsv: no column query-id"),
+        ("corpus.jsonl", ['{"_id": "d1", "text": 3}'], r"corpus\.jsonl:1: text is 3; expected text"),
+        ("queries.jsonl", ['{"_id": 1, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"1\" is there twice"),
+    ],
+)
+def test_what_is_wrong_with_a_set_of_ones_own_is_one_line(tmp_path, file, lines, message):
+    write_retrieval(tmp_path)
+    (tmp_path / file).unlink(missing_ok=True)
+    if lines is not None:
+        write(tmp_path / file, lines)
+    with pytest.raises(InputError, match=message):
+        read_retrieval(tmp_path, "dev")

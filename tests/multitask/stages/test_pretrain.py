@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from multitask.base.choices import checked
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples
 from multitask.evaluation.gradient_probe import probe
+from multitask.evaluation.suites import evaluate_suites
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -686,6 +687,31 @@ def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, o
     first, second = (encoder.encode([row[column] for row in rows], normalize=True) for column in (0, 1))
     expected = spearmanr((first * second).sum(axis=1), [row[2] == "yes" for row in rows]).statistic
     assert max(lines) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_retrieval_set_of_ones_own_selects(run, own_pairs):
+    (own_pairs.parent / "faq" / "qrels").mkdir(parents=True)
+    texts = {"corpus": [" ".join(words) for words in product(["good", "time", "band"], repeat=4)]}
+    texts["queries"] = [text.replace("time", "film") for text in texts["corpus"][5::9]]
+    for name, lines in texts.items():
+        rows = [json.dumps({"_id": str(number), "text": text}) for number, text in enumerate(lines)]
+        (own_pairs.parent / "faq" / f"{name}.jsonl").write_text("\n".join(rows))
+    judged = own_pairs.parent / "faq" / "qrels" / "dev.tsv"
+    rows = "".join(f"{query}\t{9 * query + more}\t{more}\n" for query in range(8) for more in (1, 5, 8))
+    judged.write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    config = replace(CONFIG, sources=("same",), select="faq", epochs=3, optimizer=OptimizerConfig(3e-3))
+    artefact = run(config, data=own_pairs)
+    inputs = json.loads((artefact.folder / "inputs.json").read_text())
+    assert inputs["dev"].keys() == {"corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"}
+    lines = artefact.history()
+    scores = [line["scores"]["retrieval"] for line in lines]
+    assert len(set(scores)) == 3
+    encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
+    found = evaluate_suites(["retrieval"], encoder, "", own_pairs.parent / "faq")["retrieval"].tasks["faq"].scores
+    assert found["ndcg"] == pytest.approx(max(scores), abs=1e-6)
+    assert lines[int(np.argmax(scores))]["dev"]["retrieval"] == pytest.approx(found)
+    judged.write_text(judged.read_text() + "0\t0\t1\n")
+    assert run(config, data=own_pairs).folder != artefact.folder  # it is another set
 
 
 @pytest.mark.parametrize(
