@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from minbert.errors import InputError
+from multitask.base.device import PROCESSOR
 from multitask.data.contamination import TrainedOn
+from multitask.data.examples import tokenise
+from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
@@ -36,6 +40,7 @@ SIZES = {
     "intermediate_size": 48,
 }
 SHORT = SIZES | {"max_position_embeddings": 64}
+LAYERS = ("first.weight", "first.bias", "second.weight", "second.bias")
 OFFSET = SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}  # positions begin behind the padding's
 CONFIGS = {
     "deberta-v2": transformers.DebertaV2Config(**SHORT, relative_attention=True, pos_att_type=["p2c", "c2p"]),
@@ -86,6 +91,24 @@ def test_embeddings_are_those_of_transformers(name, pooling, folders):
             states = model(input_ids=ids).last_hidden_state[0]
         expected = states[0] if pooling == "cls" else states.mean(dim=0)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "t5"])
+def test_logits_after_fine_tuning_are_those_of_transformers_and_two_layers(name, folders, run_stage):
+    config = FinetuneConfig(tasks=("sentiment",), epochs=1, train_limit=16, batch_size=8, optimizer=FAST)
+    folder = run_stage(finetune, config, start=folders[name]).model_folder()
+    model, read = load_model(folder, {}).on(PROCESSOR), theirs(CONFIGS[name]).from_pretrained(folder).eval()
+    layers = load_file(folder / "heads.safetensors")
+    one, first, two, second = (
+        layers[f"sentiment.mlp.{n}.{of}"] for n in ("first", "second") for of in ("weight", "bias")
+    )
+    tokens = tokenise(SENTENCES, model.encoder.tokenizer, model.encoder.max_length)
+    for number, found in enumerate(outputs(model, ["sentiment"], [tokens])["sentiment"]):
+        ids = torch.from_numpy(tokens[number].astype(np.int64))[None]
+        with torch.no_grad():
+            states = read(input_ids=ids).last_hidden_state[0]
+        inner = (states.mean(dim=0) @ one.T + first).clamp(min=0)
+        np.testing.assert_allclose(found, inner @ two.T + second, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
