@@ -24,7 +24,7 @@ from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.commands import COMMAND as EXPERIMENTS
-from studies.engine.presets import PRESETS, load_preset
+from studies.engine.presets import GIVEN, PRESETS, load_preset
 from studies.engine.recipes import Recipes
 from studies.multitask_report.tables import BEST, TABLES, table
 from studies.multitask_report.treebank_phrases import main, read_trees, write_phrases
@@ -134,6 +134,16 @@ def test_every_seed_of_small_has_its_own_masked_language_modelling():
         for model in table(key, PRESETS["small"]).models.values():
             first, *_ = model.seeded(3).chain()
             assert (first.stage, first.config.seed) == ("mlm", 3)
+
+
+@pytest.mark.parametrize("name", ["sample", "paper"])
+def test_pre_trainings_with_and_without_labels_differ_in_labels_only(name):
+    models = table("supervision", PRESETS[name]).models
+    [without], [labelled] = (models[row].parents for row in ("unsupervised", "supervised"))
+    assert models["unsupervised"].config == models["supervised"].config == models["none"].config
+    assert replace(without, config=labelled.config) == labelled
+    assert replace(without.config, sources=GIVEN) == labelled.config
+    assert set(without.config.sources) == {"paraphrase", *GIVEN} - {"quora"}
 
 
 def test_labels_of_learning_rates_are_the_presets_own():
