@@ -159,14 +159,15 @@ def experiment(
     *,
     reference: str | None = None,
     columns: Sequence[str] = MAIN_TASKS,
-    metrics: Mapping[str, tuple[str, ...]] | None = None,
+    metrics: Mapping[str, Sequence[str]] | None = None,
     kind: TableKind = "table",
     on_request: bool = False,
 ) -> Experiment:
     """A table scored on the dev sets, from its rows and their recipes; see `StudyTable` and `Experiment`."""
     lines = tuple(lines)
     rows = tuple(row for row, _ in lines)
-    table = StudyTable(key, title, note, rows, reference, tuple(columns), metrics=metrics or {}, kind=kind)
+    of_tasks = {task: tuple(names) for task, names in (metrics or {}).items()}  # TOML has lists
+    table = StudyTable(key, title, note, rows, reference, tuple(columns), metrics=of_tasks, kind=kind)
     return Experiment(table, models_of(lines), on_request=on_request)
 
 
