@@ -82,6 +82,7 @@ ENCODERS = {
     "align_uniform": Encoder("alignment and uniformity", ObjectiveConfig("align_uniform")),  # the score's own loss
     "vicreg-modified": Encoder("VICReg, modified", OBJECTIVES["vicreg-modified"]),
     "infonce-4x256": Encoder("InfoNCE, BERT, 4 layers of 256", OBJECTIVES["infonce"], ("bert", "4x256")),
+    "infonce-roberta": Encoder("InfoNCE, RoBERTa, 4 layers of 256", OBJECTIVES["infonce"], ("roberta", "4x256")),
     "moco": Encoder("MoCo v2, momentum 0.995", OBJECTIVES["infonce"], momentum=0.995),
     "byol": Encoder("BYOL, momentum 0.995", ObjectiveConfig("byol"), momentum=0.995),
 }
