@@ -85,11 +85,16 @@ class BilinearHead(nn.Module):
         return (self.transform(first)[:, None] * forms).sum(dim=2) + self.bias
 
 
+def pair_features(first: Tensor, second: Tensor) -> Tensor:
+    """|x-y|, x*y and x+y (InferSent's features made symmetric), [..., hidden] each -> [..., 3 * hidden]."""
+    return torch.cat([(first - second).abs(), first * second, first + second], dim=-1)
+
+
 class FeatureHead(SentenceHead):
-    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), [rows, outputs]; [rows] of one output."""
+    """An MLP on the features of two embeddings, [rows, outputs]; [rows] of one output."""
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:  # type: ignore[override]  # reads two embeddings
-        return super().forward(torch.cat([(first - second).abs(), first * second, first + second], dim=1))
+        return super().forward(pair_features(first, second))
 
 
 class NumberHead(FeatureHead):

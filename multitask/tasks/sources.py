@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
@@ -25,6 +26,7 @@ from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import seen
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
+from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 
@@ -247,32 +249,49 @@ def scored_pairs(task: Task, limit: int | None) -> Examples:
     return examples.take(drawn_rows(len(examples), limit))
 
 
-def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, RowNumbers]:
-    """Each training sentence with some others of its label, drawn at random (SetFit, arXiv 2209.11055).
+def rows_of_labels(
+    task: Task, partners: int, train_limit: int | None
+) -> tuple[Examples, RowNumbers, RowNumbers, NDArray[np.bool_]]:
+    """Each training row with some others of its label, drawn at random (SetFit, arXiv 2209.11055).
 
-    A sentence whose label has fewer other sentences meets some of them again. The only sentence of a label is paired
-    with itself. The groups are the labels. Raises InputError unless the task is a classification of sentences.
+    Of several labels, one that both have is enough. A row whose label has fewer others meets some of them again. One
+    that is alone with its label, as one without any is with others without any, is paired with itself.
+
+    Returns:
+        The rows; the places of a row and its partner, [pairs] each; and which labels each row has, [rows, labels].
+
+    Raises:
+        InputError: the task has no labels.
     """
-    if task.kind != "classification":
+    if not isinstance(task, Labelled):
         raise InputError(
-            f'task "{task.name}": a {task.kind} has no sentences of one label; '
-            "--partners needs a classification of sentences"
+            f'task "{task.name}": a {task.kind} has no rows of one label; --partners needs a classification, '
+            "pair_classification or multilabel"
         )
     _, examples = load_training_rows(task)
     examples = examples.take(drawn_rows(len(examples), train_limit))
-    labels = examples.gold.astype(np.int64)
-    draws = generator(0, "partners of a label", len(labels), partners)
-    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
+    gold, count = examples.gold, len(examples)
+    has = gold > 0.5 if gold.ndim == 2 else gold[:, None] == np.unique(gold)  # [rows, labels]
+    has = np.column_stack([has, ~has.any(axis=1)])
+    of_label = [np.flatnonzero(column) for column in has.T]
+    draws = generator(0, "partners of a label", count, partners)
+    order, second = np.argsort(has.argmax(axis=1), kind="stable"), [np.empty(0, np.int64)]
+    for row in order:
+        alike = [of_label[label] for label in np.flatnonzero(has[row])]
+        rows = alike[0] if len(alike) == 1 else np.unique(np.concatenate(alike))
         others = max(len(rows) - 1, 1)
-        rounds = -(-partners // others)
-        for place, row in enumerate(rows):
-            # Steps from a row around its label's rows. Only a row that is alone with its label comes back to itself.
-            steps = np.concatenate([1 + draws.permutation(others) for _ in range(rounds)])[:partners]
-            first.append(np.full(partners, row))
-            second.append(rows[(place + steps) % len(rows)])
-    anchors, column = np.concatenate(first), examples.sentences[0]
-    texts = texts_of(column, anchors), texts_of(column, np.concatenate(second))
+        # Steps from a row around its label's rows. Only a row that is alone with its label comes back to itself.
+        steps = np.concatenate([1 + draws.permutation(others) for _ in range(-(-partners // others))])[:partners]
+        second.append(rows[(np.searchsorted(rows, row) + steps) % len(rows)])
+    return examples, order.repeat(partners), np.concatenate(second), has
+
+
+def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, NDArray[np.bool_]]:
+    """Rows and their partners as columns, and the labels of each pair's first row; see `rows_of_labels`.
+
+    Of a task of pairs, the columns are the two sentences of a row, then those of its partner.
+    """
+    examples, anchors, partner, has = rows_of_labels(task, partners, train_limit)
+    texts = tuple(texts_of(column, rows) for rows in (anchors, partner) for column in examples.sentences)
     paired = Examples(texts, None, (), None, examples.source, words=examples.words * 2, long=examples.long)
-    return paired, labels[anchors]
+    return paired, has[anchors]

@@ -17,6 +17,7 @@ from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, RowNumbers, Tokens, epoch_rows
 from multitask.models.compute_in_batches import leading
+from multitask.models.prediction_heads import pair_features
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
@@ -43,12 +44,16 @@ class ContrastiveSource(TrainingSource):
     Rows with labels are for objectives that learn from them. For other objectives, a row of label 0 stands for two
     pairs, each of one of its sentences with itself. So its sentences are negatives of each other, as further negatives
     of an anchor that has no other positive, and always count as such.
+
+    `groups` [rows, labels] say which labels both sentences of a row have; those with a common one are no negatives of
+    each other. A row of four sentences is then a pair and its partner, and what is compared are the features of pairs
+    that heads read.
     """
 
     def __init__(
         self,
         paired: Examples,
-        groups: RowNumbers | None,
+        groups: NDArray[np.bool_] | None,
         objective: Objective,
         projection: nn.Module,
         encoder: SentenceEncoder,
@@ -63,15 +68,16 @@ class ContrastiveSource(TrainingSource):
         self.sizes: tuple[int | None, ...] = sizes or (None,)
         self.labels = paired.labels
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
-        self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
+        self.sentences = tuple(hash_sentences(column) for column in paired.sentences[: 2 if groups is not None else 3])
         columns = [*encoder.tokenised(paired).columns]
         numbers: dict[str, int] = {}
         # One number per row for each column; equal sentences have equal numbers, also across columns.
         identities = [
             np.array([numbers.setdefault(text, len(numbers)) for text in texts]) for texts in paired.sentences
         ]
+        self.groups, self.of_pairs = groups, groups is not None and len(columns) == 4
         if groups is not None:
-            identities = [groups] * 2
+            identities = [np.unique(groups, axis=0, return_inverse=True)[1].reshape(-1)] * 2
         views = 2 if len(columns) == 1 else 1
         if views == 2 and not encoder.model.has_dropout:
             logger.warning("%s: the two views of a sentence are equal, as the encoder has no dropout", paired.source)
@@ -93,8 +99,10 @@ class ContrastiveSource(TrainingSource):
         return self._project(embeddings, self.projection, len(self.columns))
 
     def _project(self, embeddings: Tensor, projection: nn.Module, columns: int) -> Tensor:
-        sized = torch.cat([projection(leading(embeddings, size)) for size in self.sizes], dim=1)
-        return sized.float().unflatten(0, (columns, -1))
+        sized = [projection(leading(embeddings, size)).float().unflatten(0, (columns, -1)) for size in self.sizes]
+        if self.of_pairs:
+            sized = [pair_features(vectors[::2], vectors[1::2]) for vectors in sized]
+        return torch.cat(sized, dim=2)
 
     def loss_of_views(self, views: Tensor, rows: RowNumbers) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss on projected embeddings [columns, own rows, sizes * dim] of a batch, and values to monitor.
@@ -166,8 +174,17 @@ class ContrastiveSource(TrainingSource):
 
         Positive j is a false negative of row i if it equals one of i's two sentences or has the same anchor.
         """
+
+        def mask(found: NDArray[np.bool_]) -> Tensor | None:
+            return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
+
         if not self.config.mask_duplicates:
             return None, None
+        if self.groups is not None:
+            labels = self.groups[rows].astype(np.float32)
+            alike = labels @ labels.T > 0
+            np.fill_diagonal(alike, val=False)
+            return mask(alike), None
         anchor, positive, *hard = (identity[rows] for identity in self.identities)
         if (places := self.places(rows)) is not None:
             anchor, positive = np.concatenate([anchor, positive])[places]
@@ -175,10 +192,6 @@ class ContrastiveSource(TrainingSource):
         among_positives = (positive == own[0]) | (positive == own[1]) | (anchor == own[0])
         np.fill_diagonal(among_positives, val=False)
         among_hard = (hard[0] == own[0]) | (hard[0] == own[1]) if hard else np.zeros((0, 0), bool)
-
-        def mask(found: NDArray[np.bool_]) -> Tensor | None:
-            return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
-
         return mask(among_positives), mask(among_hard)
 
 
@@ -248,7 +261,7 @@ def load_contrastive(
 ) -> ContrastiveSource:
     """A contrastive source by name, read up to `train_limit` rows; see `ContrastiveSource` and `source_named`.
 
-    With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
+    With `partners`, a task's rows are paired with so many others of the same label instead of with themselves.
     `make` takes the arguments of `ContrastiveSource`, and makes a source with a momentum encoder.
 
     Raises:
@@ -276,7 +289,7 @@ def load_contrastive(
             )
     if paired.labels is None and objective.takes_labels != "none":
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
-    if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
+    if len(paired.sentences) > 2 and groups is None and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose another, e.g. infonce")
     if config.sampling.negatives == "hardest" and objective.compares_within_views:
         raise InputError(

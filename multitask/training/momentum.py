@@ -103,6 +103,8 @@ class MomentumSource(ContrastiveSource):
         super().__init__(*arguments)
         if self.labels is not None:
             raise InputError("momentum is for rows without labels; leave it out, or take --negative-pairs left_out")
+        if self.of_pairs:
+            raise InputError("momentum is for single sentences, and --partners compares pairs here; leave one out")
         self.momentum = momentum
         self.queries = 2 if self.objective.predicts else 1
         size = queue if self.objective.takes_hard_negatives else 0

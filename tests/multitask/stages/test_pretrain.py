@@ -32,6 +32,7 @@ from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embedding
 from multitask.stages.settings import HELD_OUT, FinetuneConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
+from multitask.tasks.sources import pairs_of_labels
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
@@ -591,9 +592,77 @@ def test_partners_have_the_same_label_and_no_negative_has_it(partners, load, tin
     assert np.array_equal(excluded, expected)
 
 
+def tagged(folder: Path) -> Path:
+    """A tasks file: texts with any number of labels, and pairs with three classes."""
+    tags = ["a", "b", "c", "a|b", "", "b|c", "", "d"] * 2
+    rows = "".join(f"time {n},good band {n},{tag},{'enc'[n % 3]}\n" for n, tag in enumerate(tags))
+    (folder / "rows.csv").write_text(f"one,two,tags,nli\n{rows}")
+    files = 'train = "rows.csv"\ndev = "rows.csv"\n'
+    (folder / "tasks.toml").write_text(
+        f'[tasks.tags]\nkind = "multilabel"\ntext = "one"\nlabel = "tags"\nempty = "none"\n{files}'
+        f'[tasks.entails]\nkind = "pair_classification"\ntext = ["one", "also {{two}}"]\nlabel = "nli"\n{files}'
+    )
+    return folder / "tasks.toml"
+
+
+@pytest.mark.parametrize("partners", [1, 40])
+def test_partners_of_several_labels_share_one_and_no_negative_does(partners, load, tmp_path):
+    data = tagged(tmp_path)
+    task = load_tasks(data)["tags"]
+    rows = load_training_rows(task)[1].sentences[0]
+    tags = dict(zip(rows, ["a", "b", "c", "a|b", "", "b|c", "", "d"] * 2, strict=True))
+    examples, _ = pairs_of_labels(task, partners, None)
+    pairs = list(zip(*examples.sentences, strict=True))
+    assert len(pairs) == 16 * partners
+
+    def alike(one: str, other: str) -> bool:
+        return tags[one] == tags[other] == "" or bool(set(tags[one].split("|")) & set(tags[other].split("|")) - {""})
+
+    assert all(alike(*pair) and pair[0] != pair[1] for pair in pairs)
+    if partners == 40:  # everyone meets everyone with a common label
+        assert set(pairs) == {(one, other) for one in rows for other in rows if one != other and alike(one, other)}
+    source = load("tags", replace(CONFIG, partners=partners), data)
+    chosen = np.arange(0, len(pairs), partners)
+    excluded, _ = source._duplicates(chosen, torch.device("cpu"))
+    expected = [[i != j and alike(pairs[i][0], pairs[j][0]) for j in chosen] for i in chosen]
+    assert excluded.tolist() == expected
+
+
+def test_rows_of_pairs_are_compared_by_the_features_that_heads_read(load, tiny_encoder, tmp_path):
+    """Against a slow loop: each sentence encoded alone, InfoNCE of features, negatives of other classes."""
+    source = load("entails", replace(CONFIG, partners=3), tagged(tmp_path))
+    examples, _ = pairs_of_labels(load_tasks(tmp_path / "tasks.toml")["entails"], 3, None)
+    first, partner = (list(zip(*examples.texts[place : place + 2], strict=True)) for place in (0, 2))
+    classes = {text: "enc"[int(text.split()[1]) % 3] for text, _ in first}
+    assert len(first) == 48
+    assert all(classes[one[0]] == classes[other[0]] and one != other for one, other in zip(first, partner, strict=True))
+    assert all(one[1].startswith("also good band") for one in first)
+    assert len(source.sentences) == 2
+    rows = np.arange(0, 48, 5)
+    encoder = SentenceEncoder.read(tiny_encoder)
+    found, _ = source.loss_of_views(source.project(encoder.embed(source.inputs(rows).ids)), rows)
+
+    def features(pair: tuple[str, str]) -> np.ndarray:
+        x, y = encoder.encode(list(pair)).astype(np.float64)
+        return np.concatenate([abs(x - y), x * y, x + y])
+
+    losses = []
+    for i in rows:
+        logits = {}
+        for j in rows:
+            if i == j or classes[first[i][0]] != classes[first[j][0]]:
+                one, other = features(first[i]), features(partner[j])
+                logits[j] = one @ other / np.linalg.norm(one) / np.linalg.norm(other) / 0.05
+        losses.append(np.log(sum(math.exp(value) for value in logits.values())) - logits[i])
+    assert found.item() == pytest.approx(np.mean(losses), abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("similarity", "a cosine has no sentences of one label"), ("nli", "needs sources that are tasks, not .nli.")],
+    [
+        ("similarity", "a cosine has no rows of one label; --partners needs"),
+        ("nli", "needs sources that are tasks, not .nli."),
+    ],
 )
 def test_partners_need_a_classification_of_sentences(source, message, run):
     with pytest.raises(InputError, match=message):
