@@ -10,6 +10,6 @@ shift $(($# < 3 ? $# : 3))
 python=${PYTHON:-$([[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3)}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-PYTHONPATH=$PWD BENCHMARK_START=$inputs/start "$python" -m benchmarks.gpu --output "$folder" --minutes "$minutes" "$@" && code=0 || code=$?
+PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} BENCHMARK_START=$inputs/start "$python" -m benchmarks.gpu --output "$folder" --minutes "$minutes" "$@" && code=0 || code=$?
 cat "$folder/summary.md" "$folder/results.json" > "$file.part" && mv "$file.part" "$file"
 exit "$code"

@@ -10,9 +10,10 @@ inputs=$1 name=$2 output=$3 seeds=${4:-0} processes=${5:-4} device=${6:-cuda}
 python=${PYTHON:-$([[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3)}
 mkdir -p "$output" "$output.runs"
 [[ -d "$output.runs/$name" ]] || tar -xJf "$inputs/$name.tar.xz" -C "$output.runs"
-export PYTHONPATH=$PWD OMP_NUM_THREADS=2 CUBLAS_WORKSPACE_CONFIG=:4096:8
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=2 CUBLAS_WORKSPACE_CONFIG=:4096:8
 
 trial() { # one line of the list, with its seed first
+  set -o pipefail # of the shell that xargs begins
   local seed trial options run
   read -r seed trial options <<< "$1"
   # shellcheck disable=SC2086 # the options are words
@@ -39,6 +40,7 @@ PYTHON
   fi
 }
 export -f trial
+inputs=$(realpath "$inputs") output=$(realpath "$output")
 export inputs name output device python
 for seed in $seeds; do
   grep -v '^#' scripts/gpu_best.txt | sed "s/^/$seed /"
