@@ -136,6 +136,32 @@ def test_what_few_steps_teach_stands_beside_the_most_frequent_labels():
     assert always.format("–", " | ".join(majorities(recipe))) in best
 
 
+def test_what_a_thousand_steps_teach_are_means_of_the_seeds():
+    scores = GridFrames.load(PAGES / "results" / "scores" / "multitask-report-medium.parquet")
+    labels = {(of.key, row.key): row.label for of in scores.record.tables for row in of.rows}
+    found = pandas.DataFrame(
+        {"table": run.table, "row": run.row, "seed": run.seed, **run.scores} for run in scores.runs
+    ).groupby(["table", "row"])
+    means, page = found.mean(), (PAGES / "multitask-report.md").read_text(encoding="utf-8")
+    for key in ("none", "nli", "given", "given-single-task"):
+        row = means.loc["2", key]
+        shown = " | ".join(f"{row[task]:.3f}" for task in ("sentiment", "paraphrase", "similarity"))
+        assert f"| {labels['2', key]} | {shown} |" in page
+    of_report = means.loc[list(map(str, range(2, 11)))]
+    ends = (f"{of_report[task].min():.3f} to {of_report[task].max():.3f}" for task in of_report if task != "seed")
+    assert f"| Tables 2 to 10, lowest to highest row of `medium` | {' | '.join(ends)} |" in page
+    assert found.size()["2"].min() == 2
+    assert len({run.evaluated for run in scores.runs if run.seed == 0}) - 8 == len(
+        {run.evaluated for run in scores.runs if run.seed == 1}
+    )
+    best = [
+        int(np.argmax([line["numbers"]["overall"]["mean"] for line in of.history])) + 1
+        for of in scores.runs
+        if of.table == "figure2"
+    ]
+    assert (min(best), max(best)) == (5, 7)
+
+
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
 def test_a_page_is_read_in_five_minutes(page):
     text = re.sub(r"<!--.*?-->|```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -19,7 +19,8 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.device import PROCESSOR
 from multitask.base.runs import Run, Weights
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.estimates import estimate, load_split
+from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
@@ -29,7 +30,7 @@ from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import SUPERVISED, EvaluateConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.tasks.declarations import MAIN_TASKS, load_tasks
 from multitask.training.optimizer import Optimizer, build_adamw
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig
@@ -289,6 +290,21 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(sentiment_run, scored, 
     kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(map(direction, sorted(texts)), 2)]
     assert found["geometry"]["uniformity"] == pytest.approx(np.log(np.mean(kernel)), rel=1e-4)
     assert "bands" not in found["geometry"]
+
+
+def test_pairs_are_also_scored_at_the_threshold_that_is_best_on_training_rows(run_stage, tiny_encoder, small_data):
+    config = EvaluateConfig(thresholds=("paraphrase",))
+    folder = run_stage(evaluate_on_dev, config, start=tiny_encoder, data=small_data).folder
+    found = read_json(folder / "evaluation.json")["metrics"]["paraphrase"]
+    model = load_model(tiny_encoder, load_tasks(small_data)).on(PROCESSOR)
+    [training], [dev] = (load_split(model, small_data, split, ["paraphrase"]).values() for split in ("train", "dev"))
+    scores, tried = (estimate(model, {"paraphrase": rows})["paraphrase"] for rows in (training, dev))
+    accuracies = [np.mean((scores > limit) == training.examples.gold) for limit in [0.0, *scores]]
+    assert np.mean((scores > found["threshold"]) == training.examples.gold) == max(accuracies)
+    expected = np.mean((tried > found["threshold"]) == dev.examples.gold)
+    assert found["accuracy_at_threshold"] == pytest.approx(expected) != found["accuracy"]
+    with pytest.raises(InputError, match="similarity is no classification of two classes"):
+        run_stage(evaluate_on_dev, EvaluateConfig(thresholds=("similarity",)), start=tiny_encoder, data=small_data)
 
 
 def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_encoder, small_data):
