@@ -44,7 +44,7 @@ AT_THRESHOLD = "accuracy_at_threshold"
 def reads(config: EvaluateConfig, data: Path) -> dict[str, Any]:
     """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
     tasks = load_tasks(data)
-    training = rows_of([tasks[name] for name in config.thresholds], "train")
+    training = rows_of([task for name, task in tasks.items() if name in config.thresholds], "train")
     return {"tasks": declared(tasks.values()), "dev": rows_of(tasks.values(), "dev")} | (
         {"training": training} if training else {}
     )
@@ -74,10 +74,10 @@ def compute(models: Sequence[Weights], data: Path, config: EvaluateConfig, run: 
 
 def _best_threshold(model: MultitaskModel, task: str, data: Path) -> float:
     """The threshold of a classification of two classes that is best on some training rows."""
-    declared_task = model.tasks[task]
-    if not isinstance(declared_task, Classification) or len(declared_task.labels) != 2:
-        raise InputError(f"thresholds: {task} is no classification of two classes")
-    rows = load_rows(located(declared_task, load_tasks(data)[task]), "train")
+    scored = model.tasks.get(task)
+    if not isinstance(scored, Classification) or not scored.log_odds:
+        raise InputError(f"thresholds: {task} is no task of this model with the probability of one class alone")
+    rows = load_rows(located(scored, load_tasks(data)[task]), "train")
     rows = rows.take(drawn_rows(len(rows), THRESHOLD_ROWS))
     estimates = estimate(model, {task: model.tokenised(task, rows)})[task]
     return most_accurate_threshold(estimates, rows.gold > 0)

@@ -109,23 +109,26 @@ def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
     if not gold.any():
         return 0.5
     order = np.argsort(-scores, kind="stable")
-    ranked, hits = scores[order], np.cumsum(gold[order])
-    f1 = 2 * hits / (np.arange(1, len(scores) + 1) + gold.sum())
-    below = np.append(ranked[1:], 0.0)
-    best = int(np.argmax(np.where(ranked > below, f1, -1.0)))  # equal scores cannot be told apart
-    middle = (ranked[best] + below[best]) / 2
-    return float(middle if middle < ranked[best] else below[best])  # no number is between two neighbouring floats
+    f1 = 2 * np.cumsum(gold[order]) / (np.arange(1, len(scores) + 1) + gold.sum())
+    return _threshold(scores[order], np.append(-np.inf, f1), lowest=0.0)
 
 
 def most_accurate_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
     """The threshold of the best accuracy, if scores [rows] above it are called positive; halfway between two scores."""
     order = np.argsort(-scores, kind="stable")
-    gains = np.concatenate([[0], np.cumsum(np.where(gold[order], 1, -1))])  # of calling the first k positive
-    above = np.concatenate([[np.inf], scores[order]])
-    below = np.append(scores[order], np.nextafter(scores[order[-1]], -np.inf))
-    best = int(np.argmax(np.where(above > below, gains, -np.inf)))  # equal scores cannot be told apart
+    gains = np.append(0, np.cumsum(np.where(gold[order], 1, -1)))
+    return _threshold(scores[order], gains, lowest=float(np.nextafter(scores.min(), -np.inf)))
+
+
+def _threshold(ranked: NDArray[np.float64], values: NDArray[Any], lowest: float) -> float:
+    """The threshold between the k highest scores, of `ranked` [rows], and the others, for the largest of `values`.
+
+    `values[k]`, [rows + 1], is that of calling the first k positive. Equal scores cannot be told apart. Below the last is `lowest`.
+    """
+    above, below = np.append(np.inf, ranked), np.append(ranked, lowest)
+    best = int(np.argmax(np.where(above > below, values, -np.inf)))
     middle = (above[best] + below[best]) / 2
-    return float(middle if middle < above[best] else below[best])
+    return float(middle if middle < above[best] else below[best])  # no number is between two neighbouring floats
 
 
 def matthews(confusion: NDArray[np.int64]) -> float:

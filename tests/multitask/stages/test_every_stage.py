@@ -303,8 +303,9 @@ def test_pairs_are_also_scored_at_the_threshold_that_is_best_on_training_rows(ru
     assert np.mean((scores > found["threshold"]) == training.examples.gold) == max(accuracies)
     expected = np.mean((tried > found["threshold"]) == dev.examples.gold)
     assert found["accuracy_at_threshold"] == pytest.approx(expected) != found["accuracy"]
-    with pytest.raises(InputError, match="similarity is no classification of two classes"):
-        run_stage(evaluate_on_dev, EvaluateConfig(thresholds=("similarity",)), start=tiny_encoder, data=small_data)
+    for name in ("similarity", "unknown"):
+        with pytest.raises(InputError, match=f"{name} is no task of this model with the probability of one class"):
+            run_stage(evaluate_on_dev, EvaluateConfig(thresholds=(name,)), start=tiny_encoder, data=small_data)
 
 
 def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_encoder, small_data):
