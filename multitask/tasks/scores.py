@@ -123,7 +123,8 @@ def most_accurate_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]
 def _threshold(ranked: NDArray[np.float64], values: NDArray[Any], lowest: float) -> float:
     """The threshold between the k highest scores, of `ranked` [rows], and the others, for the largest of `values`.
 
-    `values[k]`, [rows + 1], is that of calling the first k positive. Equal scores cannot be told apart. Below the last is `lowest`.
+    `values[k]`, [rows + 1], is that of calling the first k positive. Equal scores cannot be told apart.
+    Below the last is `lowest`.
     """
     above, below = np.append(np.inf, ranked), np.append(ranked, lowest)
     best = int(np.argmax(np.where(above > below, values, -np.inf)))
