@@ -13,7 +13,7 @@ class Report:
     """Write the report of `experiments run` again, from the runs that there are."""
 
     preset: ReportName = field(default="sample", metadata=POSITIONAL)
-    """The preset: sample, small, best or paper; or `tasks`, for the table of a tasks file."""
+    """The preset, such as sample or small; or `tasks`, for the table of a tasks file."""
     runs: Path = Path("runs")
     """Folder of all runs."""
     report: Path = Path("report")
