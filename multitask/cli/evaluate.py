@@ -58,9 +58,9 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
-    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; for a hub id,
-    in evaluations/. If the data is not the run's own, its name becomes a part of the file's name. Scores of --input go
-    to evaluation-of-INPUT.json."""
+    """JSON file to write. Default: evaluation-SPLIT.json, evaluation-SUITE.json or, of a retrieval set of your own,
+    evaluation-retrieval-SET-SPLIT.json in the model's folder; for a hub id, in evaluations/. If the data is not the
+    run's own, its name becomes a part of the file's name. Scores of --input go to evaluation-of-INPUT.json."""
 
     def __post_init__(self) -> None:
         if self.suite != "multitask" and self.data is None:
@@ -160,6 +160,7 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
 
 
 def _evaluate_suite(options: Evaluate) -> None:
+    from multitask.evaluation.retrieval import is_retrieval_set
     from multitask.evaluation.suite_pages import suite_text, write_suite
     from multitask.evaluation.suites import evaluate_suites
     from multitask.models.sentence_encoder import load_encoder
@@ -167,16 +168,16 @@ def _evaluate_suite(options: Evaluate) -> None:
 
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
-    output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
+    split = options.split if options.suite == "retrieval" and is_retrieval_set(options.data) else None
+    scored = options.suite if split is None else f"{options.suite}-{options.data.resolve().name}-{split}"
+    output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"
     files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
     for path in files if options.output else ():
         refuse_file_of_run(path)
     place = locate_model(name, options.revision, options.best_on) if is_run(name) else name
     encoder = load_encoder(place, options.revision, options.pooling, options.device, options.precision)
     suites, dimensions = [options.suite], options.dimensions
-    found = evaluate_suites(
-        suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions, split=options.split
-    )
+    found = evaluate_suites(suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions, split=split)
     result = found[options.suite]
     print(suite_text(result))
     with replaced_files_named(*files):

@@ -43,6 +43,7 @@ class RetrievalData:
     relevant: tuple[tuple[int, ...], ...]  # places of the documents that are relevant to each query
     grades: tuple[tuple[float, ...], ...] = ()  # how relevant each of them is, above 0; empty: all alike
     corpus: int | None = None  # how many of the documents, the first ones, can be found; None: all
+    hidden: NDArray[np.int64] | None = None  # place of what each query does not find, [queries]; None: itself
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, str, bool]], source: object) -> "RetrievalData":
@@ -107,23 +108,26 @@ def read_retrieval(folder: Path, split: str) -> RetrievalData:
 
     `corpus` and `queries` have the columns `_id` and `text`, and perhaps `title`, which comes first; `qrels/SPLIT` has
     `query-id`, `corpus-id` and perhaps `score`, above 0 if the document is relevant. Any format of a table will do.
-    Only queries with a relevant document are scored. Raises InputError for anything else that is wrong.
+    Only queries with a relevant document are scored. As in BEIR's evaluator, a query ignores the document that has its
+    id; here only if that is not relevant to it. Raises InputError for anything else that is wrong.
     """
     corpus, asked, judged = (open_table(RowsFrom(str(path))) for path in retrieval_files(folder, split))
     documents, queries = _texts_by_id(corpus), _texts_by_id(asked)
     place_of = {identifier: place for place, identifier in enumerate(documents)}
     judged.require(["query-id", "corpus-id"])
-    grades: dict[str, dict[int, float]] = defaultdict(dict)
+    every: dict[str, dict[int, float]] = defaultdict(dict)
     for line, row in judged.rows:
-        query, document = (
-            _known(judged, line, row, "query-id", queries),
-            _known(judged, line, row, "corpus-id", documents),
-        )
+        query = _known(judged, line, row, "query-id", queries, asked)
+        document = _known(judged, line, row, "corpus-id", documents, corpus)
         grade = number(row.get("score", 1))
         if grade is None or math.isnan(grade):
             raise InputError(f"{judged.place(line)}: score is {quote(row.get('score'))}; expected a number")
-        if grade > 0:
-            grades[query][place_of[document]] = grade
+        if place_of[document] in every[query]:
+            pair = f"query-id {quote(query)} with corpus-id {quote(document)}"
+            raise InputError(f"{judged.place(line)}: {pair} occurs twice; expected each once")
+        every[query][place_of[document]] = grade
+    above = {query: {place: grade for place, grade in found.items() if grade > 0} for query, found in every.items()}
+    grades = {query: found for query, found in above.items() if found}
     if not grades:
         raise InputError(f"{judged.name}: no document is relevant to a query; retrieval has nothing to find")
     return RetrievalData(
@@ -132,6 +136,12 @@ def read_retrieval(folder: Path, split: str) -> RetrievalData:
         tuple(tuple(found) for found in grades.values()),
         tuple(tuple(found.values()) for found in grades.values()),
         len(documents),
+        np.array(
+            [
+                own if place_of.get(query) in found else place_of.get(query, own)
+                for own, (query, found) in enumerate(grades.items(), len(documents))
+            ]
+        ),
     )
 
 
@@ -142,7 +152,7 @@ def _texts_by_id(table: OpenTable) -> dict[str, str]:
     for line, row in table.rows:
         identifier = str(row.get("_id"))
         if identifier in found:
-            raise InputError(f"{table.place(line)}: _id {quote(identifier)} is there twice; expected each once")
+            raise InputError(f"{table.place(line)}: _id {quote(identifier)} occurs twice; expected each once")
         try:
             found[identifier] = made.text_of(row, table.format)
         except ValueError as error:
@@ -150,9 +160,9 @@ def _texts_by_id(table: OpenTable) -> dict[str, str]:
     return found
 
 
-def _known(table: OpenTable, line: int, row: FileRow, column: str, ids: Mapping[str, Any]) -> str:
+def _known(table: OpenTable, line: int, row: FileRow, column: str, ids: Mapping[str, Any], of: OpenTable) -> str:
     if (identifier := str(row.get(column))) not in ids:
-        raise InputError(f"{table.place(line)}: {column} is {quote(identifier)}, which no _id is")
+        raise InputError(f"{table.place(line)}: {column} {quote(identifier)} is not an _id of {Path(of.name).name}")
     return identifier
 
 
@@ -173,11 +183,12 @@ def query_scores(data: RetrievalData, table: EmbeddingTable) -> dict[str, NDArra
     """
     vectors = unit_vectors(table[data.documents])
     cuts = () if data.corpus is None else CUTS
+    hidden = data.queries if data.hidden is None else data.hidden
     found: dict[str, list[float]] = defaultdict(list)
     for start in range(0, len(data.queries), QUERIES_AT_ONCE):
         block = data.queries[start : start + QUERIES_AT_ONCE]
         similarities = (vectors[block] @ vectors.T).round(DIGITS)
-        similarities[np.arange(len(block)), block] = -np.inf  # a query does not find itself
+        similarities[np.arange(len(block)), hidden[start : start + QUERIES_AT_ONCE]] = -np.inf
         for offset, row in enumerate(similarities[:, : data.corpus]):
             relevant = np.array(data.relevant[start + offset])
             grades = np.array(data.grades[start + offset]) if data.grades else np.ones(len(relevant))

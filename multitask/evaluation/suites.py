@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, sts_scores
-from multitask.evaluation.retrieval import RetrievalData, is_retrieval_set, query_scores, read_retrieval
+from multitask.evaluation.retrieval import RetrievalData, query_scores, read_retrieval
 from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
@@ -128,7 +128,7 @@ def evaluate_suites(
     with_geometry: bool = False,
     seed: int = 0,
     dimensions: Sequence[int] = (),
-    split: str = "dev",
+    split: str | None = None,
 ) -> dict[SuiteName, SuiteResult]:
     """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
 
@@ -136,19 +136,19 @@ def evaluate_suites(
         suites: their names.
         encoder: what embeds.
         name: the user's name of the encoder.
-        folder: SentEval's data folder; of the suite `retrieval` also a set of one's own, see `read_retrieval`.
+        folder: SentEval's data folder; with `split`, a retrieval set of one's own, see `read_retrieval`.
         limit: score about this many rows of each task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
         dimensions: also score the first so many numbers of each embedding.
-        split: of a set of one's own.
+        split: of a set of one's own; None for SentEval's data folder.
 
     Raises:
         InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
     """
     data, missing = dict[SuiteName, Mapping[str, Any]](), dict[SuiteName, Mapping[str, str]]()
     for suite in suites:
-        if suite == "retrieval" and is_retrieval_set(folder):
+        if split is not None:
             data[suite], missing[suite] = {folder.resolve().name: read_retrieval(folder, split)}, {}
             continue
         missing[suite] = missing_files(SUITES[suite].sets, folder)
@@ -174,7 +174,7 @@ def evaluate_suites(
         result = SuiteResult(
             suite=suite,
             model=name,
-            settings={**encoder.settings, "seed": seed},
+            settings={**encoder.settings, "seed": seed} | ({} if split is None else {"split": split}),
             tasks=scores,
             missing=missing[suite],
             unknown=trained_on.unknown,

@@ -148,7 +148,8 @@ def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
         remedies = [f"name another task of pairs ({', '.join(others)})", *remedies]
     needed = f"which the best state is chosen on; {' or '.join(remedies)}"
     if (task := tasks.get(name)) is None:
-        raise InputError(f"{data}: has no task {name or 'of the kind cosine'}, {needed}")
+        looked_for = f"{name}, nor a folder {name} with a retrieval set" if name else "of the kind cosine"
+        raise InputError(f"{data}: has no task {looked_for}, {needed}")
     if name not in dev:
         raise InputError(f"{data}: {name} has no pairs with numbers or two classes, {needed}")
     if not dev[name].exists():

@@ -96,7 +96,7 @@ class MomentumSource(ContrastiveSource):
         arguments: those of `ContrastiveSource`.
 
     Raises:
-        InputError: the rows have labels.
+        InputError: the rows have labels that the objective learns from, are pairs, or have several labels and a queue.
     """
 
     def __init__(self, *arguments: Any, momentum: Momentum, queue: int) -> None:
@@ -111,6 +111,11 @@ class MomentumSource(ContrastiveSource):
         if size and getattr(self.objective, "hard_negative_weight", 0):
             raise InputError(
                 "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue-size 0"
+            )
+        if size and self.groups is not None and (self.groups.sum(axis=1) > 1).any():
+            # The queue knows its keys by one number each, and could not tell that two have a label in common.
+            raise InputError(
+                "momentum's queue is for rows of one label, and --partners has several; add --queue-size 0"
             )
         self.queue = momentum.queue(size, momentum.encoder.width * len(self.sizes))
 

@@ -143,12 +143,14 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
         if isinstance(value, float) and metric not in SIMILARITY_MEASURES
     ]
     for suite, metric in SUITE_METRICS.items():
-        path = folder / f"evaluation-{suite}.json"
-        for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
-            value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])
-            seen = f"{result['rows_seen']:,} of {result['rows']:,}"
-            found = {"data": suite, "task": task, "metric": metric, "value": value, "of_embeddings": True}
-            scores.append({**found, "trained_on": seen})
+        of_own_sets = sorted(folder.glob(f"evaluation-{suite}-*.json"))
+        for path in (*folder.glob(f"evaluation-{suite}.json"), *of_own_sets):
+            data = path.stem.removeprefix("evaluation-")
+            for task, result in read_json(path)["tasks"].items():
+                value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])
+                seen = f"{result['rows_seen']:,} of {result['rows']:,}"
+                found = {"data": data, "task": task, "metric": metric, "value": value, "of_embeddings": True}
+                scores.append({**found, "trained_on": seen})
     return scores
 
 

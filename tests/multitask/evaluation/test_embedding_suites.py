@@ -218,7 +218,8 @@ def test_a_hub_id_is_evaluated_and_known_in_the_revision_that_is_asked_for(hub, 
 
 def test_a_retrieval_set_of_ones_own_is_evaluated_by_the_command(tiny_encoder, tmp_path, capsys):
     write_retrieval(tmp_path / "faq")
-    asked = ["evaluate", "--model", str(tiny_encoder), "--suite", "retrieval", "--data", str(tmp_path / "faq"), *DEVICE]
+    model = shutil.copytree(tiny_encoder, tmp_path / "model")
+    asked = ["evaluate", "--model", str(model), "--suite", "retrieval", "--data", str(tmp_path / "faq"), *DEVICE]
     assert main([*asked, "--dimensions", "8", "--output", str(tmp_path / "e.json")]) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["Model", "faq", "Avg."] in table
@@ -234,3 +235,16 @@ def test_a_retrieval_set_of_ones_own_is_evaluated_by_the_command(tiny_encoder, t
     assert scores["mrr@1"] == pytest.approx(np.mean(first))
     assert main([*asked, "--split", "test"]) == 2
     assert "0 files qrels/test.*; expected a set as BEIR lays it out" in capsys.readouterr().err
+    shutil.copy(tmp_path / "faq/qrels/dev.tsv", tmp_path / "faq/qrels/test.tsv")
+    for split in ("dev", "test"):  # neither replaces the other, and each says which it is
+        assert main([*asked, "--split", split]) == 0
+        assert f"seed 0, split {split})" in capsys.readouterr().out
+        assert json.loads((model / f"evaluation-retrieval-faq-{split}.json").read_text())["settings"]["split"] == split
+
+
+def test_the_published_sets_are_no_set_of_ones_own(tmp_path):
+    """Without a split, a corpus that lies in SentEval's folder changes nothing."""
+    write_sts(tmp_path)
+    write_retrieval(tmp_path)
+    found = evaluate_suites(["retrieval"], BagOfWords(), "bag", tmp_path)["retrieval"]
+    assert (found.tasks.keys(), "split" in found.settings) == ({"SICKRetrieval"}, False)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.retrieval import RetrievalData, read_retrieval
+from multitask.evaluation.embeddings import EmbeddingTable
+from multitask.evaluation.retrieval import RetrievalData, query_scores, read_retrieval
 from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.suite_sets import SETS
 from tests.multitask.evaluation.folder import write, write_retrieval, write_sts, write_transfer
@@ -216,6 +217,22 @@ def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
     assert (test.documents[3:], test.relevant, test.grades) == (["nobody asks this"], ((0,),), ((1.0,),))
 
 
+def test_a_query_ignores_the_document_of_its_id_unless_that_is_relevant(tmp_path):
+    """Each query has the cosine 1 with the document of its id: for b it is an answer, for a it would rank first."""
+    rows = [f'{{"_id": "{name}", "text": "{text}"}}' for name, text in (("a", "one"), ("b", "two"), ("c", "one more"))]
+    write(tmp_path / "corpus.jsonl", rows)
+    write(tmp_path / "queries.jsonl", rows[:2])
+    write(tmp_path / "qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "a\tc\t1", "a\ta\t0", "b\tb\t1"])
+    data = read_retrieval(tmp_path, "dev")
+    table = EmbeddingTable(
+        {"one": 0, "two": 1, "one more": 2}, np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]], np.float32)
+    )
+    assert {name: values.tolist() for name, values in query_scores(data, table).items() if "@" not in name} == {
+        "ndcg": [1, 1],
+        "mrr": [1, 1],
+    }
+
+
 @pytest.mark.parametrize(
     ("file", "lines", "message"),
     [
@@ -224,9 +241,18 @@ def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
         (
             "qrels/dev.tsv",
             ["query-id\tcorpus-id\tscore", "q1\td9\t1"],
-            r"dev\.tsv:2: corpus-id is \"d9\", which no _id is",
+            r"dev\.tsv:2: corpus-id \"d9\" is not an _id of corpus\.jsonl$",
         ),
-        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q9\td1\t1"], r"dev\.tsv:2: query-id is \"q9\", which no _id"),
+        (
+            "qrels/dev.tsv",
+            ["query-id\tcorpus-id\tscore", "q9\td1\t1"],
+            r"query-id \"q9\" is not an _id of queries\.jsonl$",
+        ),
+        (
+            "qrels/dev.tsv",
+            ["query-id\tcorpus-id\tscore", "q1\td1\t2", "q1\td2\t0", "q1\td1\t0"],
+            r"dev\.tsv:4: query-id \"q1\" with corpus-id \"d1\" occurs twice",
+        ),
         (
             "qrels/dev.tsv",
             ["query-id\tcorpus-id\tscore", "q1\td1\thigh"],
@@ -235,7 +261,7 @@ def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
         ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\t0"], r"dev\.tsv: no document is relevant to a query"),
         ("qrels/dev.tsv", ["query\tcorpus-id\tscore", "q1\td1\t1"], r"dev\.tsv: no column query-id"),
         ("corpus.jsonl", ['{"_id": "d1", "text": 3}'], r"corpus\.jsonl:1: text is 3; expected text"),
-        ("queries.jsonl", ['{"_id": 1, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"1\" is there twice"),
+        ("queries.jsonl", ['{"_id": 1, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"1\" occurs twice"),
     ],
 )
 def test_what_is_wrong_with_a_set_of_ones_own_is_one_line(tmp_path, file, lines, message):

@@ -628,6 +628,14 @@ def test_partners_of_several_labels_share_one_and_no_negative_does(partners, loa
     assert excluded.tolist() == expected
 
 
+def test_a_queue_of_keys_is_for_rows_of_one_label(run, tmp_path):
+    """It could not tell that two rows have one label in common; without it, a batch's mask can."""
+    config = replace(CONFIG, sources=("tags",), partners=1, momentum=0.9)
+    with pytest.raises(InputError, match=r"momentum's queue is for rows of one label, .*; add --queue-size 0"):
+        run(config, data=tagged(tmp_path))
+    run(replace(config, queue_size=0), folder="no queue", data=tmp_path / "tasks.toml")
+
+
 def test_rows_of_pairs_are_compared_by_the_features_that_heads_read(load, tiny_encoder, tmp_path):
     """Against a slow loop: each sentence encoded alone, InfoNCE of features, negatives of other classes."""
     source = load("entails", replace(CONFIG, partners=3), tagged(tmp_path))
@@ -776,7 +784,8 @@ def test_a_retrieval_set_of_ones_own_selects(run, own_pairs):
     scores = [line["scores"]["retrieval"] for line in lines]
     assert len(set(scores)) == 3
     encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
-    found = evaluate_suites(["retrieval"], encoder, "", own_pairs.parent / "faq")["retrieval"].tasks["faq"].scores
+    found = evaluate_suites(["retrieval"], encoder, "", own_pairs.parent / "faq", split="dev")["retrieval"]
+    found = found.tasks["faq"].scores
     assert found["ndcg"] == pytest.approx(max(scores), abs=1e-6)
     assert lines[int(np.argmax(scores))]["dev"]["retrieval"] == pytest.approx(found)
     judged.write_text(judged.read_text() + "0\t0\t1\n")
@@ -791,7 +800,10 @@ def test_a_retrieval_set_of_ones_own_selects(run, own_pairs):
             "topic",
             r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, nli\) or add",
         ),
-        ("sam", r"has no task sam, which the best state is chosen on; name another"),
+        (
+            "sam",
+            r"has no task sam, nor a folder sam with a retrieval set, which the best state is chosen on; name another",
+        ),
     ],
 )
 def test_other_tasks_do_not_select(run, own_pairs, select, problem):

@@ -132,12 +132,15 @@ def test_results_of_suites_stand_beside(runs, tmp_path):
     for suite, (task, values) in scores.items():
         result = {task: {"rows": 3108, "rows_seen": 12, "scores": values}}
         write_json(folder / f"evaluation-{suite}.json", {"suite": suite, "tasks": result})
+    own = {"faq": {"rows": 20, "rows_seen": 0, "scores": {"ndcg": 0.5, "mrr": 0.25}}}
+    write_json(folder / "evaluation-retrieval-faq-test.json", {"suite": "retrieval", "tasks": own})
     card = card_of(folder)
     assert table(section(card, "Results")) == [
         ["sts", "STS12", "spearman", "0.7500", "the embeddings", "12 of 3,108"],
         ["transfer", "MR", "accuracy", "0.8750", "the embeddings", "12 of 3,108"],
+        ["retrieval-faq-test", "faq", "ndcg", "0.5000", "the embeddings", "0 of 20"],
     ]
-    assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR"]
+    assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR", "faq"]
 
 
 def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp_path):
