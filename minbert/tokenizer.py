@@ -1,11 +1,13 @@
 """Turn text into token ids, with the Rust `tokenizers` library and a checkpoint's own files."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +24,8 @@ from minbert.files import NO_TEXT, atomic_file, read_bytes, read_json, write_tex
 from minbert.packing import PackedBatch
 from minbert.tokenizer_files import SPECIALS, read_tokenizer
 
-# The Rust tokenizer takes 280 bytes a character. An encoder reads 512 tokens or so, so of a longer text only the first
-# million characters are split.
+# The Rust tokenizer takes 280 bytes a character. An encoder reads 512 tokens or so, so of a longer text only a million
+# characters are split.
 LONGEST_TEXT = 2**20
 TEXTS_PER_CALL, CHARACTERS_PER_CALL = 8192, 2**22
 HEAD = 128 / 510
@@ -73,8 +75,8 @@ class Tokenizer:
         special: Mapping[str, str] = SPECIALS["bert"],
     ) -> None:
         backend.no_padding()
-        backend.no_truncation()
         self.backend = backend
+        self._lock = Lock()
         self.max_length = max_length
         self.companions = companions
         self.source = source
@@ -95,8 +97,24 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that determines the ids of a text."""
-        self.backend.no_truncation()
-        return sha256(self.backend.to_str().encode()).hexdigest()
+        with self.cutting(None):
+            return sha256(self.backend.to_str().encode()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
+
+    @contextmanager
+    def cutting(self, length: int | None, stride: int = 0) -> Iterator[None]:
+        """The Rust tokenizer cuts to so many tokens (None: it does not). Other threads, which share it, wait."""
+        with self._lock:
+            if length is None:
+                self.backend.no_truncation()
+            else:
+                self.backend.enable_truncation(length, stride=stride)
+            yield
 
     def encode(self, sentences: Sequence[str], max_length: int | None = None) -> list[Ids]:
         """Token ids of each sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
@@ -136,9 +154,8 @@ class Tokenizer:
 
     def lengths(self, sentences: Sequence[str]) -> tuple[NDArray[np.int64], int]:
         """Number of tokens of each sentence without cutting, specials included, [sentences]; how many are unread."""
-        self.backend.no_truncation()
         lengths, unread = np.empty(len(sentences), np.int64), 0
-        for number, encoding in enumerate(self._encodings(sentences)):
+        for number, encoding in enumerate(self._encodings(_calls(sentences))):
             row = encoding.ids
             lengths[number] = len(row)
             unread += self._cannot_read(sentences[number], row)
@@ -166,8 +183,8 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files in the format of transformers' AutoTokenizer."""
-        self.backend.no_truncation()
-        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        with self.cutting(None):
+            write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         for name, content in self.companions.items():
             with atomic_file(folder / name) as temporary:
                 temporary.write_bytes(content)
@@ -177,16 +194,22 @@ class Tokenizer:
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
         if long == "middle":
-            self.backend.no_truncation()
-        else:
-            specials = self.backend.num_special_tokens_to_add(is_pair=False) if long == "windows" else length
-            self.backend.enable_truncation(length, stride=int(OVERLAP * (length - specials)))
-        return self._encodings(inputs)
+            return self._encodings(_calls(inputs, long))
+        stride = 0
+        if long == "windows":
+            if huge := next((text for text in inputs if len(text) > LONGEST_TEXT), None):
+                raise InputError(
+                    f"long is windows, but the text {huge[:40]!r}… has {len(huge):,} characters; expected at most "
+                    f"{LONGEST_TEXT:,}; split it, or take head or middle"
+                )
+            stride = int(OVERLAP * (length - self.backend.num_special_tokens_to_add(is_pair=False)))
+        return self._encodings(_calls(inputs), length, stride)
 
-    def _encodings(self, inputs: Sequence[Any]) -> Iterator[Any]:
-        for call in _calls(inputs):
+    def _encodings(self, calls: Iterable[list[Any]], length: int | None = None, stride: int = 0) -> Iterator[Any]:
+        for call in calls:
             try:
-                encodings = self.backend.encode_batch_fast(call)
+                with self.cutting(length, stride):
+                    encodings = self.backend.encode_batch_fast(call)
             except BaseException as error:
                 # The Rust side raises bare Exception, and of a panic what is no Exception at all.
                 texts = (text for each in call for text in ([each] if isinstance(each, str) else each))
@@ -194,7 +217,7 @@ class Tokenizer:
                 if type(error) is not Exception and type(error).__name__ != "PanicException" and not no_text:
                     raise
                 for each in call if len(call) > 1 else ():  # which one?
-                    list(self._encodings([each]))
+                    list(self._encodings([[each]]))
                 raise InputError(
                     f"{self.source}: the tokenizer cannot split the text {call[0]!r:.60} ({error!s:.200})"
                 ) from None
@@ -206,12 +229,12 @@ class Tokenizer:
         return int(index)
 
 
-def _calls(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+def _calls(inputs: Sequence[Any], long: Long = "head") -> Iterator[list[Any]]:
     """Inputs of the Rust tokenizer in calls that bound its memory."""
     call: list[Any] = []
     characters = 0
     for text in inputs:
-        part = text[:LONGEST_TEXT] if isinstance(text, str) else tuple(sentence[:LONGEST_TEXT] for sentence in text)
+        part = _shorter(text, long) if isinstance(text, str) else tuple(_shorter(sentence, long) for sentence in text)
         size = len(part) if isinstance(part, str) else sum(map(len, part))
         if call and (characters + size > CHARACTERS_PER_CALL or len(call) == TEXTS_PER_CALL):
             yield call
@@ -219,6 +242,14 @@ def _calls(inputs: Sequence[Any]) -> Iterator[list[Any]]:
         call.append(part)
         characters += size
     yield call
+
+
+def _shorter(text: str, long: Long) -> str:
+    """The characters of a text that are split."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    half = LONGEST_TEXT // 2
+    return text[:half] + text[-half:] if long == "middle" else text[:LONGEST_TEXT]
 
 
 def _around_the_middle(sequence_ids: Sequence[int | None], length: int) -> NDArray[np.bool_]:
@@ -255,7 +286,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
 def refuse_unfit(tokenizer: Tokenizer, vocab_size: int) -> None:
     """Raise InputError if a tokenizer gives ids that an encoder's vocabulary lacks, or adds no special tokens."""
     ids = [*tokenizer.backend.get_vocab().items()]
-    for encoding in tokenizer._encodings(["", ("", "")]):  # the specials have ids of their own
+    for encoding in tokenizer._encodings([["", ("", "")]]):  # the specials have ids of their own
         if not encoding.ids:
             raise InputError(
                 f"{tokenizer.source}: the tokenizer adds no special tokens, such as [CLS] and [SEP], to a sentence"

@@ -4,12 +4,14 @@ import multiprocessing
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import huggingface_hub.constants
@@ -138,6 +140,21 @@ def task_file(data: Path, task: str, split: Split) -> Path:
     path = load_tasks(data)[task].source(split).path
     assert path is not None
     return path
+
+
+def interrupted(tokenizer: Tokenizer, method: str, meanwhile: Callable[[], object]) -> SimpleNamespace:
+    """A tokenizer's backend. Another thread begins something else right before the first call of this method."""
+    backend = tokenizer.backend
+    others = {name: getattr(backend, name) for name in dir(backend) if not name.startswith("_")}
+
+    def interrupting(*arguments: Any) -> Any:
+        tokenizer.backend = backend
+        thread = Thread(target=meanwhile, daemon=True)
+        thread.start()
+        thread.join(0.2)  # it may have to wait until this call is over
+        return getattr(backend, method)(*arguments)
+
+    return SimpleNamespace(**others | {method: interrupting})
 
 
 def sample_vocabulary(sample_data: Path) -> list[str]:

@@ -128,14 +128,17 @@ def _tokens(
     """The encoder inputs of a row end to end: ids, the baseline's ids, types of each input, each token's word or -1."""
     jointly, words = model.reads_jointly(task), words_of(texts)
     tokenizer = model.encoder.tokenizer
-    tokenizer.backend.enable_truncation(model.encoder.max_length)
     around = model.tasks[task].files.words
     whole = [text for (text,) in in_words(around, [[text] for text in texts])]
     before = [len(made.words[0].lstrip()) for made in around]  # characters that no one typed
-    encodings = tokenizer.backend.encode_batch([tuple(whole)] if jointly else whole)
+    with tokenizer.cutting(model.encoder.max_length):
+        encodings = tokenizer.backend.encode_batch([tuple(whole)] if jointly else whole)
     if model.tasks[task].long != "head" and any(encoding.overflowing for encoding in encodings):
         most = model.encoder.max_length
-        raise InputError(f"a text has more than {most} tokens; integrated gradients read the first ones, {task} others")
+        raise InputError(
+            f"a text has more than {most} tokens; integrated gradients cover only texts that fit; shorten the text or "
+            "use occlusion"
+        )
     ids, blank, owners = [], [], []
     for number, encoding in enumerate(encodings):
         for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):

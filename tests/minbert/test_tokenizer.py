@@ -1,6 +1,8 @@
 """Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains."""
 
+import copy
 import json
+import pickle
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
 from minbert.train_vocabulary import train_tokenizer
-from tests.conftest import SPECIALS, word_piece
+from tests.conftest import SPECIALS, interrupted, word_piece
 from tests.minbert.references import composed_sentences
 
 VARIED = [
@@ -189,6 +191,20 @@ def test_stored_settings_and_earlier_calls_change_no_ids(ours):
     assert ours.fingerprint() == before == load_tokenizer(BUNDLED).fingerprint()
 
 
+@pytest.mark.parametrize(("own", "other"), [("head", "middle"), ("middle", "head"), ("windows", "head")])
+def test_threads_do_not_change_how_others_texts_are_cut(ours, monkeypatch, own, other):
+    texts = ["dog cat " * 30 + "time"]
+    expected = ours.encode_and_count(texts, 10, own).ids[0].tolist()
+    meanwhile = interrupted(ours, "encode_batch_fast", lambda: ours.encode_and_count(texts, 10, other))
+    monkeypatch.setattr(ours, "backend", meanwhile)
+    assert ours.encode_and_count(texts, 10, own).ids[0].tolist() == expected
+
+
+def test_a_copy_has_the_same_ids(ours):
+    for copied in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        assert copied.encode(["a dog"])[0].tolist() == ours.encode(["a dog"])[0].tolist()
+
+
 def test_padded_and_packed_forms_hold_the_encodings(ours):
     sentences = ["a dog runs", "", "cats"]
     encoded = ours.encode(sentences)
@@ -254,6 +270,18 @@ def test_of_a_huge_text_only_the_first_characters_are_split(monkeypatch):
     found = tokenizer.encode(["word " * 28_000, *["word " * 1500] * 5])
     assert [ids.tolist() for ids in found] == [expected] * 6
     assert read == [[10_000, 7500, 7500, 7500, 7500], [7500]]
+
+
+def test_of_a_huge_text_without_its_middle_both_ends_are_read_and_windows_refuse_it(ours, monkeypatch):
+    monkeypatch.setattr("minbert.tokenizer.LONGEST_TEXT", 1000)
+    text = "dog " * 200 + "time " * 1000 + "cat " * 200
+    pair, (kept,) = ours.encode_and_count([(text, "film")], 23, "middle"), ours.encode(["dog " * 5 + "cat " * 15])
+    single = ours.encode_and_count([text], 22, "middle")
+    assert (single.ids[0].tolist(), single.cut, pair.cut) == (kept.tolist(), 1, 1)
+    expected = ours.encode_pairs(["dog " * 5 + "cat " * 14], ["film"])[0][0]
+    assert pair.ids[0].tolist() == expected.tolist()
+    with pytest.raises(InputError, match=r"^long is windows, but the text 'dog .*'… has 6,600 characters; expected at"):
+        ours.encode_and_count(["dog", text], 22, "windows")
 
 
 # The same sentences give the same vocabulary, and transformers reads the tokenizer as we do.

@@ -28,6 +28,7 @@ from multitask.service.explain import (
 )
 from multitask.tasks.declarations import task_of
 from multitask.tasks.labels import Labelled
+from tests.conftest import interrupted
 from tests.multitask.service.conftest import TASKS, build
 
 TEXT = "Two dogs run, and the good band plays unheardof music."
@@ -245,6 +246,15 @@ def test_integrated_gradients_of_texts_that_are_read_beyond_their_beginning_are_
     }
     for task, number in (("topics", "film"), ("stars", "value")):
         assert integrated_gradients(model, ["A gem."], task, number, 2).words
-        with pytest.raises(InputError, match=f"a text has more than 24 tokens; integrated gradients .* {task} others"):
+        with pytest.raises(InputError, match="a text has more than 24 tokens; integrated gradients cover only texts"):
             integrated_gradients(model, ["time " * 40], task, number, 2)
     assert integrated_gradients(model, ["time " * 40], "mood", "bad", 2).words
+
+
+def test_texts_that_are_served_meanwhile_do_not_change_how_a_row_is_cut(tiny_encoder, monkeypatch):
+    """Another thread asks for a text without its middle just before the explained one is split."""
+    model, texts = build(tiny_encoder), ["time " * 40]
+    tokenizer, expected = model.encoder.tokenizer, integrated_gradients(model, texts, "mood", "bad", 2)
+    meanwhile = interrupted(tokenizer, "encode_batch", lambda: tokenizer.encode_and_count(texts, 24, "middle"))
+    monkeypatch.setattr(tokenizer, "backend", meanwhile)
+    assert integrated_gradients(model, texts, "mood", "bad", 2) == expected
