@@ -92,8 +92,11 @@ class MultitaskModel(nn.Module):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
 
     def tokenised(self, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
-        """Examples as token sequences, as the task's rows are encoded; see `LabelledData.tokenised`."""
-        return self.encoder.tokenised(examples, self.reads_jointly(task), rows)
+        """Examples as token sequences, as the task's rows are encoded; see `LabelledData.tokenised`.
+
+        Long texts are read as this model reads them, whatever the file's own declaration says.
+        """
+        return self.encoder.tokenised(replace(examples, long=self.tasks[task].long), self.reads_jointly(task), rows)
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""

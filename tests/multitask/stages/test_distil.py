@@ -75,6 +75,26 @@ def test_estimates_are_the_mean_of_the_tempered_probabilities_of_teachers_that_h
         np.testing.assert_allclose(found.sources[task].estimates, expected[task], atol=1e-6)
 
 
+@pytest.mark.parametrize("long", ["middle", "windows"])
+def test_teachers_read_long_texts_as_their_own_training_did(run_stage, problem, tiny_encoder, tmp_path, long):
+    """The student reads beginnings, which are equal."""
+    texts = ["time " * 40 + word for word in ("good", "band") * 4]
+    (tmp_path / "rows.csv").write_text("one,label\n" + "".join(f"{text},{text[-4:]}\n" for text in texts))
+    declared = (
+        '[tasks.own]\nkind = "classification"\ntext = "one"\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
+    )
+    (tmp_path / "own.toml").write_text(declared)
+    (tmp_path / "teacher.toml").write_text(f'{declared}long = "{long}"\n')
+    config = replace(CONFIG, tasks=(), max_length=16, teaching=TeachingConfig(temperature=1.0))
+    taught = FinetuneConfig((), epochs=1, max_length=16, heads=PLAIN, optimizer=FAST)
+    teacher = run_stage(finetune, taught, data=tmp_path / "teacher.toml")
+    found = problem(distil, config, start=[tiny_encoder, teacher.folder], data=tmp_path / "own.toml")
+    predicted = MultitaskModel.load(teacher.folder, "cpu", "fp32").predict("own", texts)
+    expected = [[*prediction.probabilities.values()] for prediction in predicted]
+    assert expected[0] != expected[1]
+    np.testing.assert_allclose(found.sources["own"].estimates, expected, atol=1e-6)
+
+
 def test_unlabelled_rows_go_to_the_tasks_that_read_such_rows(distilling, joint, data):
     config = replace(CONFIG, tasks=TASKS, train_limit=10)
     config = replace(config, teaching=TeachingConfig(unlabelled=("unlabelled", "pairs"), unlabelled_limit=7))
