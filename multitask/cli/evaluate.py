@@ -216,10 +216,8 @@ def probe(options: Probe) -> None:
     from multitask.tasks.sources import source_named
 
     similar = options.source == "similar_pairs"
-    texts = (
-        similar_pairs(options.data)
-        if similar
-        else source_named(options.source, options.data, "--source").sentences().texts
+    rows = (
+        similar_pairs(options.data) if similar else source_named(options.source, options.data, "--source").sentences()
     )
     objective = options.objective.build()
     encoder = SentenceEncoder.load(
@@ -229,7 +227,8 @@ def probe(options: Probe) -> None:
         precision=options.precision,
         keep_layers=True,  # for their dropout
     )
-    found = probe_checkpoint(encoder, texts, objective, options.batch_size, options.batches, options.seed)
+    sizes = options.batch_size, options.batches, options.seed
+    found = probe_checkpoint(encoder, rows.texts, objective, *sizes, rows.long)
     encoder.counts.warn(options.source)
     summaries = [components.summary() for components in found]
     print(f"{objective}, {len(found)} batches of {options.batch_size}")

@@ -167,8 +167,9 @@ class Embed(_Written, Computing, PoolingOption, ModelOption):
     dtype: Literal["float32", "float16"] = "float32"
     """How numbers are stored. With float16, cosines change by less than 0.001."""
     long: Long = "head"
-    """How texts with more tokens than the model takes are read: the first tokens (`head`), the first quarter and the
-    last three (`middle` is left out), or all in overlapping `windows`, whose embeddings are averaged."""
+    """How texts with more tokens than the model takes are read: `head`: the first tokens; `middle`: the first
+    quarter and the last three quarters of the room; `windows`: all, in overlapping windows whose embeddings are
+    averaged."""
 
     def __post_init__(self) -> None:
         if self.output.suffix != ".npy":

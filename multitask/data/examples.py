@@ -131,10 +131,8 @@ def tokenise(
 def tokenise_columns(
     columns: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int | None, joint: bool, long: Long = "head"
 ) -> list[Tokens]:
-    """Tokenise columns of texts, two as one input of pairs if `joint`. Raises InputError for windows of such pairs."""
+    """Tokenise columns of texts, two as one input of pairs if `joint`; these have no windows."""
     if joint and len(columns) == 2:
-        if long == "windows":
-            raise InputError("long is windows, but pairs are read as one input; take head or middle, or other heads")
         return [tokenise(columns[0], tokenizer, max_length, columns[1], long)]
     return [tokenise(column, tokenizer, max_length, long=long) for column in columns]
 
@@ -187,7 +185,8 @@ class TextCounts:
                 logger.warning("%s: %s%s", source, TOO_LONG[long].format(too_long, texts, length), remedy)
         if self.unread:
             logger.warning("%s: %s", source, str(self))
-        self.__init__()  # type: ignore[misc]
+        self.texts = self.unread = 0
+        self.long = {}
 
 
 def warn_of_tokens(

@@ -30,9 +30,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minbert.config import Long
 from minbert.errors import InputError
 from multitask.base.random_streams import generator, torch_seed
-from multitask.data.examples import texts_of
+from multitask.data.examples import Examples
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, unit
 from multitask.objectives.geometry import arccos, diagonal_mask, only_negatives
@@ -323,6 +324,7 @@ def probe_checkpoint(
     batch_size: int = 64,
     batches: int = 10,
     seed: int = 0,
+    long: Long = "head",
 ) -> list[GradientComponents]:
     """Decompose an objective's gradient on random batches. Does not change the encoder or torch's random generators.
 
@@ -337,6 +339,7 @@ def probe_checkpoint(
         batch_size: pairs in a batch, at least 2.
         batches: the largest number of batches; there are fewer if there are too few texts.
         seed: for the choice of rows and for dropout.
+        long: how texts with more tokens than the encoder takes are read.
     """
     rows = _without_repetitions(texts)
     if not 2 <= batch_size <= len(rows):
@@ -347,16 +350,17 @@ def probe_checkpoint(
     with training_mode(encoder, len(texts) == 1, seed):
         for part in parts[:batches]:
             columns = [[rows[i][c] for i in part] for c in range(len(texts))]
-            anchors, positives = (torch.from_numpy(encoder.encode(column)) for column in (columns[0], columns[-1]))
+            views = (encoder.encode(column, long=long) for column in (columns[0], columns[-1]))
+            anchors, positives = map(torch.from_numpy, views)
             found.append(probe(objective, anchors, positives))
     return found
 
 
-def similar_pairs(folder: Path) -> list[list[str]]:
+def similar_pairs(folder: Path) -> Examples:
     """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
     examples = load_rows(similarity_task(folder), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
-    return [texts_of(column, kept) for column in examples.texts]
+    return examples.take(kept)
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

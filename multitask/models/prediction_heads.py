@@ -112,10 +112,11 @@ class NumberHead(FeatureHead):
 
 
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:
-    """How the head of a pair task reads the two sentences."""
-    if config.similarity_pairs is not None and isinstance(task, Cosine):
-        return config.similarity_pairs
-    return config.pairs
+    """How the head of a pair task reads the two sentences. Raises InputError for windows of both as one input."""
+    own = config.similarity_pairs if isinstance(task, Cosine) else None
+    if (found := own or config.pairs) == "joint" and task.long == "windows":
+        raise task.problem("long is windows, but pairs are read as one input; take head or middle, or other heads")
+    return found
 
 
 class Heads(nn.ModuleDict):
@@ -129,7 +130,7 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     """One head for each task, by the task's name.
 
     Raises:
-        InputError: heads should share layers, but do not read pairs as two embeddings.
+        InputError: heads should share layers, but do not read pairs as two embeddings; or see `pair_input`.
     """
     for pairs in (pair_input(task, config) for task in tasks if task.pair):
         if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):

@@ -138,7 +138,7 @@ class SentenceTransformersEncoder:
         """Embed as `SentenceEncoder.encode` does. Raises InputError if the model's files do not fit together, too."""
         if long != "head":
             raise InputError(
-                f"long is {long}; sentence-transformers, which computes {self.name}, reads beginnings alone"
+                f"long is {long}; sentence-transformers, which computes {self.name}, reads only the first tokens"
             )
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""], dimensions=dimensions)[:0]

@@ -24,7 +24,7 @@ from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import embeddings_of, estimate, tune
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.prediction_heads import CosineHead
+from multitask.models.prediction_heads import CosineHead, pair_input
 from multitask.models.settings import HeadsConfig
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import HERE, OpenRun, run_stage
@@ -293,6 +293,8 @@ class Finetuning(SourceTraining):
 
 def _check(config: FinetuneConfig, tasks: Mapping[str, Task]) -> None:
     """Raise InputError for settings that do not fit the tasks."""
+    for task in filter(lambda task: task.pair, tasks.values()):
+        pair_input(task, config.heads)
     if config.patience is not None and not any(task.selects for task in tasks.values()):
         raise InputError(
             f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "

@@ -44,7 +44,7 @@ class FileReport:
     dropped: int  # rows left out, see `Examples`
     repeated: int  # rows with the same sentences as an earlier row, as contamination records compare them
     tokens: list[int]  # per sentence: 50th percentile, 95th percentile and maximum
-    cut: float  # share of the sentences that are longer than the maximal length
+    over: float  # share of the sentences that are longer than the maximal length
     labels: dict[str, int]  # rows per label, or per interval of labels; empty without labels
 
 
@@ -53,7 +53,7 @@ class DataReport:
     """What the files hold."""
 
     tokenizer: Tokenizer
-    max_length: int  # sentences with more tokens are cut
+    max_length: int  # sentences with more tokens are too long
     declared: bool  # whether a tasks file declares the tasks
     files: list[FileReport] = field(default_factory=list)  # those that could be read
     overlaps: list[tuple[str, str, int]] = field(default_factory=list)
@@ -124,8 +124,8 @@ class DataReport:
         if unread:
             self.hints.append(f"{name}: {TextCounts(len(lengths), unread)}")
         tokens = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
-        cut = float(np.mean(lengths > self.max_length))
-        self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, cut, labels))
+        over = float(np.mean(lengths > self.max_length))
+        self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, over, labels))
         return np.unique(hashes)
 
     @contextmanager
@@ -142,8 +142,8 @@ class DataReport:
         """Aligned plain-text tables, without a final newline."""
         header = ["file", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", f"over {self.max_length}"]
         rows = [
-            [file.name, *(f"{n:,}" for n in (file.rows, file.dropped, file.repeated, *file.tokens)), f"{file.cut:.1%}"]
-            for file in self.files
+            [of.name, *(f"{n:,}" for n in (of.rows, of.dropped, of.repeated, *of.tokens)), f"{of.over:.1%}"]
+            for of in self.files
         ]
         labels = ["  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) for file in self.files]
         lines = aligned([header, *rows]).splitlines()
@@ -159,7 +159,7 @@ class DataReport:
 def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> DataReport:
     """Read all files of a tasks file, or all known files of a folder: the course's tasks, triplets, pairs and texts.
 
-    Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as cut.
+    Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as too long.
 
     Raises:
         InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.

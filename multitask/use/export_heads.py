@@ -67,7 +67,7 @@ def export_onnx_with_heads(
 
     Raises:
         InputError: the packages onnx, onnxscript and onnxruntime are not installed, `data` does not fit the model, or
-            a task reads more of long texts than their beginnings.
+            a task reads other parts of long texts than their first tokens.
         RuntimeError: ONNX Runtime computes something else.
     """
     check_export_folder(folder)
@@ -75,7 +75,7 @@ def export_onnx_with_heads(
     if taken := model.tasks.keys() & INPUTS.keys():
         raise InputError(f"the task {min(taken)} has the name of an input of the ONNX file; rename the task")
     if others := [task for task in model.tasks.values() if task.long != "head"]:
-        raise others[0].problem(f"long is {others[0].long}; programs that use an ONNX file read beginnings alone")
+        raise others[0].problem(f"long is {others[0].long}; programs that use an ONNX file read only the first tokens")
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
     scores = score(model.tasks, estimate(model, dev), examples) if dev else None

@@ -350,6 +350,19 @@ def test_pairs_are_embedded_without_dropout_in_the_seeds_order(encoder):
         torch.testing.assert_close(components.weights, probe(OBJECTIVE, *views).weights, equal_nan=True)
 
 
+def test_long_texts_are_read_as_their_task_declares(tiny_encoder, tmp_path):
+    lines = [f"{text}{' time' * 70} {text},x\n" for text in SENTENCES[:4]]
+    (tmp_path / "rows.csv").write_text("".join(["a,label\n", *lines]))
+    declared = 'kind = "classification"\ntext = "a"\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
+    tasks, found = tmp_path / "tasks.toml", []
+    for long in ("head", "middle"):
+        tasks.write_text(f'[tasks.own]\n{declared}long = "{long}"\n')
+        of, output = ["--model", tiny_encoder, "--data", tasks, "--source", "own"], tmp_path / f"{long}.json"
+        assert main([*map(str, ["probe", *of, "--batch-size", 4, "--output", output])]) == 0
+        found.append(json.loads(output.read_text())["batches"][0]["dissipation"])
+    assert found[0] != pytest.approx(found[1], abs=1e-6)
+
+
 def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder):
     encoder.model.eval()
     state = torch.get_rng_state()
@@ -378,7 +391,7 @@ def test_texts_that_come_again_are_left_out(encoder):
 
 
 def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data):
-    first, second = similar_pairs(sample_data)
+    first, second = similar_pairs(sample_data).texts
     lines = (sample_data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
     header = lines[0].split("\t")
     rows = [dict(zip(header, line.split("\t"), strict=True)) for line in lines[1:]]

@@ -53,7 +53,7 @@ def test_counts(folder, tokenizer):
     train = files["ids-sst-train.csv"]
     assert (train.rows, train.dropped, train.repeated) == (3, 1, 1)
     assert train.tokens == [6, 6, 6]
-    assert train.cut == 0
+    assert train.over == 0
     assert train.labels == {"0": 1, "1": 0, "2": 0, "3": 2, "4": 0}
     assert files["ids-sst-dev.csv"].labels == {"0": 0, "1": 1, "2": 2, "3": 0, "4": 0}
     assert files["sts-train.csv"].labels == {"0-1": 1, "1-2": 1, "2-3": 0, "3-4": 0, "4-5": 2}
@@ -75,8 +75,8 @@ def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
     (tmp_path / "ids-sst-train.csv").write_text("id\tsentence\tsentiment\n" + rows)
     report = check_data(tmp_path, tokenizer)
     assert report.files[0].tokens == [53, 98, 102]  # 50 and 95 of the 100 sentences are shorter
-    assert report.files[0].cut == 0.38  # from 63 words on
-    assert check_data(tmp_path, tokenizer, 12).files[0].cut == 0.9
+    assert report.files[0].over == 0.38  # from 63 words on
+    assert check_data(tmp_path, tokenizer, 12).files[0].over == 0.9
 
 
 def test_every_problem_of_every_file_is_listed(folder, tokenizer):

@@ -384,7 +384,7 @@ def test_a_task_cannot_have_the_name_of_an_input(onnx, tiny_encoder, tmp_path):
 
 def test_tasks_that_read_more_than_beginnings_do_not_leave_as_onnx(onnx, tiny_encoder, tmp_path):
     model = model_of(tiny_encoder, tasks=[replace(CLASSES, long="windows")])
-    with pytest.raises(InputError, match=r"tasks\.linear: long is windows; programs that use an ONNX file read begin"):
+    with pytest.raises(InputError, match=r"tasks\.linear: long is windows; programs that use an ONNX file read only"):
         export_onnx_with_heads(model, tmp_path / "out", NOTHING)
 
 
