@@ -115,7 +115,7 @@ def test_windows_of_long_texts_are_averaged_by_their_tokens(tiny_encoder, poolin
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
     heads = encoder.encode(texts, max_length=length)
     short = encoder.tokenizer.lengths(texts)[0] <= length
-    np.testing.assert_array_equal(found[short], heads[short])
+    np.testing.assert_allclose(found[short], heads[short], rtol=0, atol=4e-6)  # other batches, each within 2e-6
     assert not np.isclose(found, heads, atol=1e-3).all(1)[np.logical_not(short)].any()
     tokens = encoder.tokenizer.encode_and_count(texts, length, "windows").ids
     with torch.no_grad():  # as in a training: all in one packed batch
