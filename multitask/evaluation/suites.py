@@ -146,28 +146,18 @@ def evaluate_suites(
     Raises:
         InputError: a malformed file, no data set of a suite exists, or embeddings have fewer dimensions.
     """
-    data, missing = dict[SuiteName, Mapping[str, Any]](), dict[SuiteName, Mapping[str, str]]()
-    for suite in suites:
-        if split is not None:
-            data[suite], missing[suite] = {folder.resolve().name: read_retrieval(folder, split)}, {}
-            continue
-        missing[suite] = missing_files(SUITES[suite].sets, folder)
-        if len(missing[suite]) == len(SUITES[suite].sets):
-            raise InputError(f"{folder}: no data set of --suite {suite} is here; pass SentEval's data folder as --data")
-        present = [entry for entry in SUITES[suite].sets if entry.name not in missing[suite]]
-        found = {entry.name: entry.read(entry.paths(folder)) for entry in present}
-        data[suite] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
+    sets = {suite: _sets_of(suite, folder, limit, split) for suite in suites}
     if dimensions:  # refuse too many before all sentences are embedded
         check_dimensions(max(dimensions), encoder.encode(["a"]).shape[1], name)
     begin = time.perf_counter()
-    sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
+    sentences = (text for tasks, _ in sets.values() for rows in tasks.values() for text in rows.sentences)
     table = EmbeddingTable.of(encoder, sentences)
     encoder.counts.warn(name)
     embedding = time.perf_counter() - begin
     width = table.vectors.shape[1]
     smaller = {size: replace(table, vectors=table.vectors[:, :size]) for size in dimensions if size < width}
     results, trained_on = {}, encoder.trained_on(name)
-    for suite, tasks in data.items():
+    for suite, (tasks, missing) in sets.items():
         begin = time.perf_counter()
         scores, answers = _scored(suite, tasks, table, trained_on, seed)
         stsb = tasks.get(STSB) if with_geometry and suite == "sts" else None
@@ -176,7 +166,7 @@ def evaluate_suites(
             model=name,
             settings={**encoder.settings, "seed": seed} | ({} if split is None else {"split": split}),
             tasks=scores,
-            missing=missing[suite],
+            missing=missing,
             unknown=trained_on.unknown,
             sentences=len(table.vectors),
             seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
@@ -188,6 +178,19 @@ def evaluate_suites(
         }
         results[suite] = replace(result, dimensions=sized)
     return results
+
+
+def _sets_of(
+    suite: SuiteName, folder: Path, limit: int | None, split: str | None
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The data sets of a suite that are there, by task, and the missing ones; see `evaluate_suites`."""
+    if split is not None:
+        return {folder.resolve().name: read_retrieval(folder, split)}, {}
+    missing = missing_files(SUITES[suite].sets, folder)
+    if len(missing) == len(SUITES[suite].sets):
+        raise InputError(f"{folder}: no data set of --suite {suite} is here; pass SentEval's data folder as --data")
+    found = {entry.name: entry.read(entry.paths(folder)) for entry in SUITES[suite].sets if entry.name not in missing}
+    return (found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}), missing
 
 
 def _scored(
