@@ -324,6 +324,27 @@ def test_training_rows_that_a_dev_or_test_set_has_are_left_out(data, tmp_path):
     assert left == [(row["sentence1"], row["sentence2"], float(row["similarity"])) for row in others]
 
 
+def test_a_step_of_a_round_robin_reads_as_many_rows_as_one_of_the_average_loss():
+    models = table("equal-steps", PRESETS["medium"]).models
+    sizes = {key: model.config.batch_size for key, model in models.items()}
+    assert sizes == {"average": 32, "batch_round_robin": 96, "epoch_round_robin": 96}
+    configs = [
+        replace(model.config, batch_size=1, scheduler=models["average"].config.scheduler) for model in models.values()
+    ]
+    assert configs == [configs[0]] * 3
+
+
+def test_table_1_alone_is_also_scored_at_a_threshold_of_training_rows():
+    for key in ("1", "2"):
+        found = table(key, PRESETS["medium"])
+        [thresholds] = {
+            getattr(found.evaluation(model).config, "thresholds", ())
+            for model in found.models.values()
+            if model.stage != "ensemble"
+        }
+        assert thresholds == (("paraphrase",) if key == "1" else ())
+
+
 @pytest.mark.parametrize(
     "line", ["(3 (2 A) (4 gem)", "(5 (2 A) (4 gem))", "A gem", "(3 (2 A) (4 gem)))", "(3 A) (4 gem)", ""]
 )
