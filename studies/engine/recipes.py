@@ -19,7 +19,7 @@ from multitask.stages.settings import (
     SuitesConfig,
 )
 from multitask.training.settings import ObjectiveConfig
-from studies.gradient_paradigm.simulate import SimulationConfig
+from studies.gradient_paradigm.stages import SimulationConfig
 
 STS, TRANSFER, RETRIEVAL = "STS", "Transfer", "Retrieval"
 SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER, "retrieval": RETRIEVAL}

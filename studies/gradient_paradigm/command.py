@@ -7,7 +7,7 @@ from minbert.settings import settings
 from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command
 from studies.engine.presets import STUDIES
-from studies.gradient_paradigm.simulate import STAGE, SimulationConfig, simulate
+from studies.gradient_paradigm.stages import SIMULATE, SimulationConfig
 
 
 @settings
@@ -26,6 +26,7 @@ def run_simulate(options: Simulate) -> None:
     from studies.gradient_paradigm.simulated_claims import simulated_claims
     from studies.gradient_paradigm.simulation_figures import write_figures
     from studies.gradient_paradigm.simulation_outcomes import Simulations
+    from studies.gradient_paradigm.simulations import simulate
     from studies.report.claims import judge
 
     folder = simulate(options.config, RunOptions(runs=options.runs, name=options.name)).folder
@@ -35,4 +36,4 @@ def run_simulate(options: Simulate) -> None:
     print(*write_figures(folder), folder, sep="\n")
 
 
-COMMAND = Command("simulate", Simulate, run_simulate, STUDIES, stage=STAGE)
+COMMAND = Command("simulate", Simulate, run_simulate, STUDIES, stage=SIMULATE)

@@ -10,7 +10,7 @@ from multitask.base.device import seed_everything
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.stages.run_stage import OpenRun
-from studies.gradient_paradigm.simulate import Architecture, RandomEncoderConfig
+from studies.gradient_paradigm.stages import Architecture, RandomEncoderConfig
 
 LONGEST = 512
 CHECKPOINT = "random"

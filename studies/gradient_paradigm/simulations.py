@@ -28,14 +28,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
-from multitask.base.runs import Weights
+from multitask.base.runs import Run, Weights
 from multitask.objectives import mixed_components as closed_forms
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, UnitPairs
 from multitask.objectives.mixed_components import INFONCE, MAT, MET, MPT, RATIOS, Negatives
-from multitask.stages.run_stage import OpenRun
-from studies.gradient_paradigm.simulate import SimulationConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from studies.gradient_paradigm.simulation_outcomes import (
     DISSIPATED,
     NAMES,
@@ -44,6 +44,7 @@ from studies.gradient_paradigm.simulation_outcomes import (
     Array,
     Simulations,
 )
+from studies.gradient_paradigm.stages import SIMULATE, SimulationConfig
 
 USED = (closed_forms.INFONCE, closed_forms.ARCCON, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
 """Every objective whose defaults affect a simulation."""
@@ -53,6 +54,11 @@ POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
 NEGATIVE_MEANS = (math.pi / 20, math.pi)
 WEIGHT_POSITIVE_MEAN = 0.5
 """Mean angle of the positives, in radians, at which batches of the weights keep a gradient or not."""
+
+
+def simulate(config: SimulationConfig, options: RunOptions) -> Run:
+    """Simulate on the CPU, in fp32, unless the run is there already. `Simulations.load` reads it."""
+    return run_stage(SIMULATE, [], Path(), config, options)
 
 
 def reads(_config: SimulationConfig, _data: Path) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from multitask.experiments.tables import Experiment, GridLine, Node, Point, Row,
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
-from studies.gradient_paradigm.simulate import RandomEncoderConfig
+from studies.gradient_paradigm.stages import RandomEncoderConfig
 
 DESCRIBED = read_tables(__file__)
 """Titles and notes of the tables."""

@@ -18,7 +18,7 @@ from multitask.stages.settings import (
 from multitask.training.settings import OptimizerConfig
 from studies.engine.presets import GIVEN
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.simulate import SimulationConfig
+from studies.gradient_paradigm.stages import SimulationConfig
 from tests.conftest import resampling_little
 from tests.multitask.evaluation.folder import write_sts
 

@@ -20,7 +20,8 @@ from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import GROUPS, RETRIEVAL, STS
-from studies.gradient_paradigm.simulate import SimulationConfig, simulate
+from studies.gradient_paradigm.simulations import simulate
+from studies.gradient_paradigm.stages import SimulationConfig
 from studies.study import all_experiments
 
 TABLES = {experiment.table.key: experiment.table for experiment in all_experiments(PRESETS["sample"])}

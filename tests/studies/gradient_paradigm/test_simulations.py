@@ -17,10 +17,17 @@ from multitask.evaluation.statistics import LEVEL
 from multitask.objectives import mixed_components as closed_forms
 from multitask.objectives.mixed_components import RATIOS, WEIGHTS
 from studies.gradient_paradigm import simulations as module
-from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_figures import write_figures
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Rate, Simulations
-from studies.gradient_paradigm.simulations import DISSIPATIONS, count_batches, draw, run_simulations, standard_normals
+from studies.gradient_paradigm.simulations import (
+    DISSIPATIONS,
+    count_batches,
+    draw,
+    run_simulations,
+    simulate,
+    standard_normals,
+)
+from studies.gradient_paradigm.stages import SimulationConfig
 
 SMALL = SimulationConfig(grid=10, batches=20, batch_size=9, trials=1)
 

@@ -1,13 +1,10 @@
 """The gradient study's stages: simulations, which need no model and no data, and encoders with random weights."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from minbert.settings import AtLeastZero, Count, Seed, settings
-from multitask.base.options import RunOptions
-from multitask.base.runs import Run
 from multitask.stages.registry import Stage, register
 
 
@@ -34,14 +31,7 @@ class SimulationConfig:
     """Seed of all random draws."""
 
 
-def simulate(config: SimulationConfig, options: RunOptions) -> Run:
-    """Simulate on the CPU, in fp32, unless the artefact is there already. `Simulations.load` reads it."""
-    from multitask.stages.run_stage import run_stage  # imports torch, which registering the stage must not
-
-    return run_stage(STAGE, [], Path(), config, options)
-
-
-STAGE = register(
+SIMULATE = register(
     Stage(
         "simulate",
         SimulationConfig,
