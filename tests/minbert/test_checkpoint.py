@@ -33,9 +33,6 @@ from tests.minbert.references import (
     stored_tensors,
 )
 
-# Checkpoints of transformers load with equal outputs or are refused in one line; transformers loads what we save.
-
-
 # What loads.
 
 

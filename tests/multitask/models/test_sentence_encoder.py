@@ -218,11 +218,8 @@ def test_means_of_states_in_bf16_are_exact():
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+def two_threads(threads) -> None:
+    threads(2)
 
 
 @pytest.mark.parametrize("most_rows", [1, 7, None])

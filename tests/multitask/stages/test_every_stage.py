@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from minbert.files import read_json
 from multitask.base.device import PROCESSOR
 from multitask.base.runs import Run, Weights
 from multitask.models.estimates import estimate, load_split
-from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
@@ -269,29 +268,6 @@ def scored(run_stage, small_data) -> Callable[..., Path]:
     return lambda model, data=small_data: run_stage(evaluate_on_dev, EvaluateConfig(), start=model, data=data).folder
 
 
-def test_alignment_and_uniformity_are_those_of_all_pairs(sentiment_run, scored, small_data):
-    found = read_json(scored(sentiment_run.folder) / "evaluation.json")
-    assert found["scores"].keys() == {"sentiment"}
-    pairs = similarity_dev_set(small_data)
-    assert pairs is not None
-    assert pairs.labels is not None
-    model = MultitaskModel.load(sentiment_run.model_folder(), keep_layers=True)
-
-    def direction(text: str) -> np.ndarray:
-        with torch.no_grad():
-            vector = model.encoder.embed(model.encoder.tokenizer.encode([text]))[0].double().numpy()
-        return vector / np.linalg.norm(vector)
-
-    first, second = ([direction(text) for text in column] for column in pairs.sentences)
-    near = [np.square(a - b).sum() for a, b, gold in zip(first, second, pairs.labels, strict=True) if gold >= 4]
-    assert len(near) > 2
-    assert found["geometry"]["alignment"] == pytest.approx(np.mean(near), rel=1e-4)
-    texts = {text for column in pairs.sentences for text in column}
-    kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(map(direction, sorted(texts)), 2)]
-    assert found["geometry"]["uniformity"] == pytest.approx(np.log(np.mean(kernel)), rel=1e-4)
-    assert "bands" not in found["geometry"]
-
-
 def test_pairs_are_also_scored_at_the_threshold_that_is_best_on_training_rows(run_stage, tiny_encoder, small_data):
     config = EvaluateConfig(thresholds=("paraphrase",))
     folder = run_stage(evaluate_on_dev, config, start=tiny_encoder, data=small_data).folder
@@ -321,6 +297,8 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_enc
     )  # of a cosine, as batches differ; a correlation moves by twice that, in deviations
     expected = pytest.approx(pearsonr(cosines, pairs.labels)[0], abs=2 * rounding / cosines.std())
     assert found["scores"]["similarity"] == expected
+    near = np.square(first - second).sum(1)[pairs.labels >= 4]
+    assert found["geometry"]["alignment"] == pytest.approx(near.mean(), rel=1e-4)
     assert found["overlap"]["similarity"]["rows_seen"] == 0
 
 

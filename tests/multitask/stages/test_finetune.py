@@ -147,16 +147,6 @@ def test_one_row_of_each_class_is_enough(run, small_data, tmp_path, caplog):
     assert caplog.messages[-1].startswith("overall was undefined at every evaluation")
 
 
-def test_a_run_starts_from_another(run):
-    first = run(replace(CONFIG, pooling="mean"))
-    second = run(replace(CONFIG, epochs=1), start=first.folder)
-    inputs = json.loads((second.folder / "inputs.json").read_text())
-    assert inputs["parents"] == [first.digest]
-    assert (
-        MultitaskModel.load(second.model_folder()).encoder.pooling == "mean"
-    )  # what the start weights were tuned with
-
-
 def test_a_training_goes_on_where_its_start_ended_or_with_new_heads_as_from_the_encoder_alone(problem, tuned, tmp_path):
     """New heads draw what heads of a start without any draw, so that older runs stay what they are."""
     config = replace(CONFIG, tasks=("similarity", "sentiment"), max_length=40, encoder_dropout=None)

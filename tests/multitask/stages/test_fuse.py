@@ -12,7 +12,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.base.options import RunOptions
@@ -248,13 +247,3 @@ def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
     (tmp_path / "tasks.toml").write_text("".join(declared.format(*item) for item in kinds.items()))
     (line,) = run(varied(FuseConfig(), epochs=1), data=tmp_path / "tasks.toml").history()
     assert line["training"].keys() >= {"topic", "topic views", "value", "value views"}
-
-
-def test_a_task_with_the_name_of_a_source_is_refused(run, tmp_path):
-    """Its views would be those of the source's sentences."""
-    rows = [{"text": f"text {number}", "topic": "ab"[number % 2]} for number in range(40)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    declared = '[tasks.quora]\nkind = "classification"\ntext = "text"\nlabel = "topic"\ntrain = "rows.jsonl"\n'
-    (tmp_path / "tasks.toml").write_text(declared)
-    with pytest.raises(InputError, match=r"^the task quora has the name of another source"):
-        run(varied(FuseConfig(), epochs=1), data=tmp_path / "tasks.toml")

@@ -25,7 +25,6 @@ from multitask.models.model_folder import resolve_pooling
 from multitask.stages import mlm as stage
 from multitask.stages.mlm import mlm
 from multitask.stages.settings import MlmConfig, ShapeConfig
-from multitask.tasks.sources import source_named
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import MaskingConfig, OptimizerConfig
 from multitask.training.source import losses_of
@@ -90,23 +89,6 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(begun, data
     found = problem.training.tokens[0]
     assert len(found) == len(encoded)
     assert sorted(found[row].tolist() for row in range(len(found))) == sorted(ids.tolist() for ids in encoded)
-
-
-def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
-    with (data / "quora-train.csv").open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines, delimiter="\t"))
-    read = source_named("paraphrase", data).sentences()
-    assert [*read.texts] == [[row[column].strip() for column in ("sentence1", "sentence2") for row in rows]]
-    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    limited, whole = source_named("unlabelled", data).sentences(3), source_named("sentences.txt", data).sentences()
-    assert limited.texts[0] == whole.texts[0][:3] == lines[:3]
-    for name, said in (
-        ("captions.txt", "no such file"),
-        ("../data/sentences.txt", "unknown source"),
-        ("mood", "unknown source"),
-    ):
-        with pytest.raises(InputError, match=said):
-            source_named(name, data).sentences()
 
 
 def test_texts_are_read_in_their_words_and_recorded_without(begun, tmp_path):

@@ -17,6 +17,7 @@ from multitask.stages.settings import PretrainConfig
 from multitask.training.contrastive_source import build_projection
 from multitask.training.momentum import Momentum, MomentumSource, Queue
 from multitask.training.settings import ObjectiveConfig
+from tests.multitask.stages.conftest import embedded
 
 CONFIG = PretrainConfig(batch_size=8, select="last", pooling="mean", momentum=0.8, queue_size=20)
 
@@ -74,15 +75,9 @@ def test_the_queue_has_the_newest_keys_and_knows_their_texts():
         assert queue.keys[: len(waiting)].tolist() == [key for key, _ in waiting]
 
 
-def encoded_raw(encoder: nn.Module, source: MomentumSource, column: int, row: int) -> Tensor:
-    """The embedding of one sentence, encoded by itself."""
-    ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
-    return encoder(ids).last_hidden_state.mean(dim=1)[0]
-
-
 def encoded(encoder: nn.Module, heads: nn.Module, source: MomentumSource, column: int, row: int) -> Tensor:
-    """Its unit vector after the heads."""
-    return nn.functional.normalize(heads(encoded_raw(encoder, source, column, row)).double(), dim=0)
+    """The unit vector of a sentence after the heads."""
+    return nn.functional.normalize(heads(embedded(encoder, source.columns[column][row])).double(), dim=0)
 
 
 def predicted(predictor: nn.Sequential, view: Tensor) -> Tensor:
@@ -117,7 +112,7 @@ def test_each_size_of_embeddings_has_its_own_part_of_the_queue(training):
     parts = []
     for size in (32, 8):
         queries, keys = (
-            torch.stack([encoded_raw(encoder, source, column, row)[:size] for row in second[0].rows])
+            torch.stack([embedded(encoder, source.columns[column][row])[:size] for row in second[0].rows])
             for column, encoder in ((0, problem.encoder.model), (1, problem.module["momentum"].encoder.model))
         )
         hard = queue[:, :size] if size == 32 else queue[:, 32 : 32 + size]
@@ -143,7 +138,7 @@ def test_losses_and_gradients_of_several_steps_follow_a_loop(name, objective, tr
         columns = range(len(source.columns))
         with torch.no_grad():
             keys = [[encoded(*copies, source, column, row) for row in rows] for column in columns]
-        raw = [torch.stack([projection(encoded_raw(encoder, source, c, row)) for row in rows]) for c in columns]
+        raw = [torch.stack([projection(embedded(encoder, source.columns[c][row])) for row in rows]) for c in columns]
         queries = [nn.functional.normalize(predicted(predictor, view).double()) for view in raw]
         if objective == "byol":
             pairs = [*zip(queries[0], keys[1], strict=True), *zip(queries[1], keys[0], strict=True)]

@@ -36,6 +36,7 @@ from multitask.tasks.sources import pairs_of_labels
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
+from tests.multitask.stages.conftest import gradients
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 
@@ -131,20 +132,6 @@ def test_a_tasks_texts_are_read_in_its_words_and_recorded_without(partners, load
     first, second = ({tuple(column[row]) for row in range(len(source))} for column in source.columns)
     assert second <= first == set(map(tuple, ids))
     assert set(source.sentences[0].tolist()) == set(hash_sentences(texts).tolist())
-
-
-def test_the_texts_of_declared_pairs_are_read_in_their_words_and_recorded_without(load, tiny_encoder, tmp_path):
-    (tmp_path / "t.csv").write_text("q,a,c\n" + "".join(f"a film {i},a band {i},{i % 2}\n" for i in range(9)))
-    (tmp_path / "tasks.toml").write_text(
-        '[tasks.fit]\nkind = "pair_classification"\ntext = ["ask: {q}", "told: {a}"]\nlabel = "c"\n'
-        'train = "t.csv"\ndev = "t.csv"\n'
-    )
-    source = load("fit", CONFIG, tmp_path / "tasks.toml")
-    texts = [f"a {what} {i}" for what in ("film", "band") for i in range(9)]
-    read = [f"{word}: {text}" for word, text in zip(["ask"] * 9 + ["told"] * 9, texts, strict=True)]
-    expected = [ids.tolist() for ids in load_tokenizer(str(tiny_encoder)).encode(read)]
-    assert sorted(source.columns[0][row].tolist() for row in range(len(source))) == sorted(expected)
-    assert sorted(source.sentences[0]) == sorted(hash_sentences(texts))
 
 
 @pytest.mark.parametrize("kind", ["course", "cosine", "pair_regression"])
@@ -314,16 +301,6 @@ def test_epochs_take_the_sources_in_order_and_a_share_of_quora(pretraining):
     assert sorted(quora) == list(range(64))  # four quarters see every pair once
 
 
-def test_the_kept_encoder_has_the_recorded_score(run, data):
-    artefact = run(replace(CONFIG, select="similarity", pooling="mean", epochs=2))
-    best = max(line["scores"]["similarity"] for line in artefact.history())
-    assert resolve_pooling("auto", artefact.model_folder()) == "mean"
-    encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
-    dev = load_rows(load_tasks(data)["similarity"], "dev")
-    first, second = (encoder.encode(column, normalize=True) for column in dev.sentences)
-    assert spearmanr((first * second).sum(1), dev.labels).statistic == pytest.approx(best, abs=1e-3)
-
-
 # With a look at the gradient of the embeddings.
 
 
@@ -423,12 +400,6 @@ def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(tiny
 # With masked language modelling beside.
 
 
-def gradients(problem: Pretraining) -> dict[str, torch.Tensor]:
-    found = {name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None}
-    problem.module.zero_grad(set_to_none=True)
-    return found
-
-
 def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(pretraining):
     problem = pretraining(replace(CONFIG, sources=("unlabelled", "nli"), mlm_weight=0.1))
     for update in problem.plan(0):
@@ -449,9 +420,9 @@ def test_auxiliary_loss_adds_its_weighted_gradient(pretraining):
     update = problem.plan(0)[0]
     torch.manual_seed(3)
     losses = problem.backward(update)
-    total = gradients(problem)
+    total = gradients(problem.module)
     problem.losses(update[:1]).terms[name].backward()
-    alone = gradients(problem)
+    alone = gradients(problem.module)
     torch.manual_seed(3)  # the same masks: without dropout nothing else draws
     inputs = problem.sources[f"{name} mlm"].inputs(update[1].rows)
     encoder, head = problem.encoder.model, problem.module["mlm"]
@@ -460,7 +431,7 @@ def test_auxiliary_loss_adds_its_weighted_gradient(pretraining):
     scores = head(torch.cat(states)[places], encoder.embeddings.word.weight)
     masked_loss = nn.functional.cross_entropy(scores, words)
     (0.3 * masked_loss).backward()
-    beside = gradients(problem)
+    beside = gradients(problem.module)
     torch.testing.assert_close(losses.terms[f"{name} mlm"], masked_loss.detach(), rtol=1e-5, atol=1e-6)
     assert total.keys() == alone.keys() | beside.keys()
     assert {key.split(".")[0] for key in beside} == {"encoder", "mlm"}
@@ -495,7 +466,7 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(pretraining, mo
         problem = pretraining(replace(config, chunk=chunk), dropout=0.0)
         assert (problem.contrastive["nli"].lengths == 18).all()
         losses.append(problem.backward(problem.plan(0)[0]))
-        found.append(gradients(problem))
+        found.append(gradients(problem.module))
     assert losses[0].tokens == losses[1].tokens
     for name, term in losses[0].terms.items():
         torch.testing.assert_close(losses[1].terms[name], term.detach(), rtol=1e-5, atol=1e-6)

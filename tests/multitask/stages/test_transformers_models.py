@@ -26,6 +26,7 @@ from multitask.training.optimizer import Optimizer
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from multitask.use.export import export_sentence_transformers
 from tests.multitask.stages.conftest import history, weights
+from tests.multitask.training.toy import Cut
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
@@ -40,7 +41,6 @@ SIZES = {
     "intermediate_size": 48,
 }
 SHORT = SIZES | {"max_position_embeddings": 64}
-LAYERS = ("first.weight", "first.bias", "second.weight", "second.bias")
 OFFSET = SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}  # positions begin behind the padding's
 CONFIGS = {
     "deberta-v2": transformers.DebertaV2Config(**SHORT, relative_attention=True, pos_att_type=["p2c", "c2p"]),
@@ -148,10 +148,6 @@ def test_equal_dropout_views_are_warned_of(folders, run_stage, caplog):
     caplog.clear()
     run_stage(pretrain, replace(config, encoder_dropout=0.1), start=folders["modernbert"])
     assert said not in caplog.text
-
-
-class Cut(Exception):  # noqa: N818
-    """Stands for a kill."""
 
 
 @pytest.mark.parametrize("name", ["modernbert", "t5"])

@@ -90,12 +90,6 @@ def test_a_file_that_changes_while_it_is_read_has_no_embeddings(encoder, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
 
-def test_a_column_of_a_table(encoder, tmp_path):
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in SENTENCES))
-    embed_file(encoder, tmp_path / "t.jsonl", tmp_path / "e.npy", "body", False)
-    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), encoder.encode(SENTENCES), atol=1e-6)
-
-
 def files_of_titles(folder):
     """Files with the titles and bodies of SENTENCES, an empty one last, and the options that read them."""
     titles = [("Té", SENTENCES[0]), ("", SENTENCES[1]), ("n/a", SENTENCES[2]), ("U", "")]

@@ -328,20 +328,10 @@ def expected_of(model: MultitaskModel, task: str, rows: Sequence[str | tuple[str
     return np.array([[*p.probabilities.values()] if p.value is None else p.value for p in found])
 
 
-@pytest.fixture(scope="module")
-def shallow(tiny_encoder, tmp_path_factory) -> Path:
-    """An encoder of one layer: exports of heads take half the time."""
-    folder, shape = tmp_path_factory.mktemp("shallow"), BertConfig.from_file(tiny_encoder / "config.json").values()
-    torch.manual_seed(0)
-    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | {"num_hidden_layers": 1})).save(folder)
-    load_tokenizer(str(tiny_encoder)).save(folder)
-    return folder
-
-
 @pytest.mark.parametrize(("heads", "pooling"), list(zip(HEADS, ["mean", "cls"] * 2, strict=True)), ids=str)
-def test_onnx_predicts_every_kind_of_task(onnx, shallow, tmp_path, monkeypatch, heads, pooling):
+def test_onnx_predicts_every_kind_of_task(onnx, one_layer, tmp_path, monkeypatch, heads, pooling):
     tasks = TASKS if heads == HEADS[0] else [task for task in TASKS if task.name in ("linear", "open", "two", "cosine")]
-    model = model_of(shallow, heads, pooling, tasks)
+    model = model_of(one_layer, heads, pooling, tasks)
     report = export_onnx_with_heads(model, tmp_path / "out", NOTHING)
     assert report.startswith(f"checked: {4 * len(tasks)} rows; the largest difference is ")
     assert 0 < float(report.split()[-1]) <= 1e-4
@@ -389,10 +379,10 @@ def test_tasks_that_read_more_than_beginnings_do_not_leave_as_onnx(onnx, tiny_en
 
 
 @pytest.fixture(scope="module")
-def course(onnx, shallow, small_data, tmp_path_factory) -> tuple[Path, MultitaskModel, list[str]]:
+def course(onnx, one_layer, small_data, tmp_path_factory) -> tuple[Path, MultitaskModel, list[str]]:
     """The course's tasks in an export in 8 bits, the model, and what the command printed."""
     folder = tmp_path_factory.mktemp("course")
-    model = model_of(shallow, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
+    model = model_of(one_layer, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
     with torch.no_grad():  # so that the page's sentences differ in class
         logits = model.head("sentiment", model.encoder.embed(model.encoder.tokenizer.encode(TEXTS)))
         model.heads["sentiment"].mlp.second.bias.sub_(logits.mean(dim=0))

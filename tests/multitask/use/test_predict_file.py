@@ -282,15 +282,6 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
     assert done[-1] == 4
 
 
-def test_a_column_name_that_occurs_twice_is_refused(model, tmp_path):
-    (tmp_path / "i.csv").write_text("question,a,a\nWho?,1,2\n")
-    (tmp_path / "i.jsonl").write_text('{"question": "Why?"}\n{"question": "Who?", "a": 1, "a": 2}\n')
-    for name in ("i.csv", "i.jsonl"):
-        with pytest.raises(InputError, match=rf"{name}.*\ba\b.*(twice|2 times)"):
-            predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.jsonl")
-    assert not (tmp_path / "o.jsonl").exists()
-
-
 def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
     nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "flag": True, "nothing": None}
     write(tmp_path / "i.jsonl", [{"question": "Who?", **nested}])

@@ -85,7 +85,7 @@ def test_tables_are_chosen_by_key_and_unknown_keys_are_listed():
 def test_a_preset_runs_all_tables_but_those_on_request(name):
     assert keys(name) == [e.table.key for e in all_experiments(PRESETS[name]) if not e.on_request]
     assert {*NUMBERED, "reviews", "figure2"} <= set(keys(name))
-    assert not {"schedulers", "objectives", "best"} & set(keys(name))
+    assert not {"schedulers", "objectives", "best", "sparsity", "objectives-suites"} & set(keys(name))
 
 
 @pytest.mark.parametrize("name", ["best", "best-base"])

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from minbert.errors import DiskFullError, InputError
 from multitask.base.errors import Interrupted
@@ -24,7 +23,7 @@ from multitask.cli.main import main
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine
 from multitask.experiments.frames import RANDOM_WEIGHTS
-from multitask.experiments.grid import Grid, plan, run_preset, write_best_predictions
+from multitask.experiments.grid import Grid, run_preset, write_best_predictions
 from multitask.experiments.show_runs import TRIED
 from multitask.experiments.table_results import PresetResults, scores_as_data
 from multitask.experiments.tables import Experiment, Node, Preset, PresetRecord, Row, experiment
@@ -316,26 +315,6 @@ def paper(recipes: Recipes, start: Path, data: Path, tables: Sequence[str] | Non
     return load_preset("paper", str(start), data, tables, recipes.suites_data, changes)
 
 
-def test_the_reports_tables_run_from_an_encoder_with_the_layers_of_bert_base(recipes, narrow_base, grid_data, tmp_path):
-    """Every kind of training that the report has; all rows are planned, and the slow test runs them."""
-    whole = paper(recipes, narrow_base, grid_data, OF_THE_REPORT)
-    planned = plan(Grid(whole.experiments, 1, RunOptions("cpu", "fp32", tmp_path)))
-    assert planned[-1] == ["to do: 62 of 62 stages"]
-    trained = [of for of in whole.experiments if of.table.key in ("1", "10")]
-    record = run(replace(whole, experiments=tuple(shortened(trained))), tmp_path)
-    assert [(label, of.error) for label, of in record.failures] == []
-    assert "--epochs 1 --epoch-size 8" in PresetRecord.read(tmp_path, "paper").notes[-1]
-    literal = [
-        path
-        for path in tmp_path.glob("pretrain-*/config.json")
-        if "quora" in (config := json.loads(path.read_text()))["sources"] and config["negative_pairs"] == "literal"
-    ]
-    assert literal
-    for path in literal:
-        assert path.with_name("DONE").is_file()
-        assert json.loads(path.read_text())["pooling"] == "cls"
-
-
 ROWS = {"sentiment": 8544, "paraphrase": 283_000, "similarity": 6040, "nli": 275_601, "quora": 283_000}
 
 
@@ -463,25 +442,6 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(preset, tmp_path, 
     assert PresetRecord.read(tmp_path, "sample").failures == []  # and none has failed
     assert not [log for log in (tmp_path / "logs").iterdir() if "Traceback" in log.read_text()]
     assert len(run(preset, tmp_path).failures) == 2  # the two broken rows
-
-
-def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes, tmp_path):
-    """A grid fixes the threads of its jobs, whatever its process would use."""
-    one = preset_of(recipes, table("1", {"Together": recipes.finetune(recipes.start)}))
-    before, found = torch.get_num_threads(), []
-    for threads in (1, 3):
-        torch.set_num_threads(threads)
-        options = RunOptions("cpu", "fp32", tmp_path / str(threads), threads=1)
-        record = run_preset(one, 1, options, Engine())
-        weights = [
-            path.read_bytes() for path in sorted((tmp_path / str(threads)).glob("*/checkpoints/*/*.safetensors"))
-        ]
-        found.append((record.artefacts(), weights))
-    torch.set_num_threads(before)
-    assert found[0] == found[1]
-    other = RunOptions("cpu", "fp32", tmp_path / "1", threads=2)
-    assert run_preset(one, 1, other, Engine()).artefacts() == found[0][0]
-    torch.set_num_threads(before)
 
 
 def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path, capsys):

@@ -29,7 +29,6 @@ from multitask.stages.settings import SuitesConfig
 from studies.engine.presets import preset_of
 from studies.engine.recipes import GROUPS, RETRIEVAL, STS, TRANSFER, Recipes, suites_experiment
 from studies.report.study_page import write_report
-from studies.study import all_experiments
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
 STSB, MR = SETS["sts"][5], SETS["transfer"][0]
@@ -169,10 +168,3 @@ def test_a_missing_file_is_told_once_before_anything_runs(with_suites, preset, t
         check_preset(replace(preset, experiments=(table,)))
         Grid((table,), 1, RunOptions("cpu", "fp32", tmp_path)).found()
     assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
-
-
-def test_tables_on_suites_run_on_request_only(recipes):
-    found = [experiment for experiment in all_experiments(recipes) if experiment.table.groups]
-    pruning = {"sparsity", "sparsity-own", "sparsity-rewinding", "sparsity-encoders", "sparsity-scores"}
-    assert {experiment.table.key for experiment in found} >= pruning | {"objectives-suites"}
-    assert all(experiment.on_request for experiment in found)
