@@ -86,8 +86,7 @@ def attend_packed(
     precision on CUDA, FlashAttention reads all sentences where they are.
     """
     if flash_computes(query_key_value, head_size):
-        widest = max(block.width for block in batch.blocks)
-        return attend_by_flash(query_key_value, batch.offsets, widest, head_size, dropout)
+        return attend_by_flash(query_key_value, batch.bounds, batch.longest, head_size, dropout)
     written_out = batch.slots is None and not training and query_key_value.device.type == "cpu"
 
     def attend_in_block(grid: Tensor, block: AttentionBlock) -> Tensor:
@@ -122,8 +121,8 @@ def _device_has_flash(device: torch.device) -> bool:
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def attend_by_flash(query_key_value: Tensor, offsets: Tensor, longest: int, head_size: int, dropout: float) -> Tensor:
-    """Compute `attend_packed` in one call, without grids and masks.
+def attend_by_flash(query_key_value: Tensor, bounds: Tensor, longest: int, head_size: int, dropout: float) -> Tensor:
+    """Compute `attend_packed` in one call, without grids and masks; `bounds` are the offsets in int32.
 
     torch's public function for it, `torch.nn.attention.varlen.varlen_attn`, calls the same operator without dropout.
 
@@ -131,7 +130,6 @@ def attend_by_flash(query_key_value: Tensor, offsets: Tensor, longest: int, head
     2307.08691.
     """
     query, key, value = query_key_value.unflatten(-1, (3, -1, head_size)).unbind(1)  # [total_tokens, heads, size]
-    bounds = offsets.int()
     context, *_ = torch.ops.aten._flash_attention_forward(
         query, key, value, bounds, bounds, longest, longest, dropout, False, False
     )  # neither causal nor with a debug mask

@@ -110,7 +110,7 @@ class Bf16Model(BertModel):
 
     def forward_packed(self, batch: PackedBatch, recompute: bool = False, first_only: bool = False) -> Tensor:
         """`BertModel.forward_packed`, with the layers written out."""
-        self._refuse_beyond_length(max(block.width for block in batch.blocks))
+        self._refuse_beyond_length(batch.longest)
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         head_size, width, epsilon = self.config.head_size, [self.config.hidden_size], self.config.layer_norm_eps
 

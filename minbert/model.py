@@ -17,6 +17,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from minbert.attention import attend_in_grid, attend_packed
@@ -26,6 +27,9 @@ from minbert.download_checkpoint import resolve, weights_file
 from minbert.dropout import Dropout
 from minbert.files import write_json
 from minbert.packing import PackedBatch, collect
+
+# In bf16 a processor compiles code for each new number of rows, a fifth of a training's time if all batches differ.
+ROWS_OF_PRODUCTS = 64
 
 # From queries, keys and values side by side [..., 3 * width] to contexts [..., width]. The width is heads * head size,
 # which is the hidden size unless heads were removed.
@@ -107,6 +111,12 @@ class Layer(nn.Module):
         hidden = self.attention_norm((hidden if kept is None else collect(hidden, kept)) + self.dropout(attended))
         transformed = self.output(self.gelu(self.intermediate(hidden)))
         return self.output_norm(hidden + self.dropout(transformed))
+
+
+def _spare_rows(batch: PackedBatch) -> int:
+    """Rows to add to a batch's tokens: those to the next multiple of `ROWS_OF_PRODUCTS` where products are compiled."""
+    compiles = torch.is_grad_enabled() and batch.input_ids.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return -len(batch.input_ids) % ROWS_OF_PRODUCTS if compiles else 0
 
 
 class BertModel(nn.Module):
@@ -191,12 +201,17 @@ class BertModel(nn.Module):
         Returns:
             [total_tokens, hidden], in the batch's order; [sentences, hidden] if `first_only`.
         """
-        self._refuse_beyond_length(max(block.width for block in batch.blocks))
+        self._refuse_beyond_length(batch.longest)
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
+        total, spare = len(hidden), _spare_rows(batch)
+        if spare:
+            hidden = functional.pad(hidden, (0, 0, 0, spare))
         head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor, dropout: float = dropout) -> Tensor:
-            return attend_packed(query_key_value, batch, head_size, dropout, self.training)
+            tokens = query_key_value[:total] if spare else query_key_value
+            context = attend_packed(tokens, batch, head_size, dropout, self.training)
+            return functional.pad(context, (0, 0, 0, spare)) if spare else context
 
         for number, layer in enumerate(self.layers, start=1):
             kept = batch.offsets[:-1] if first_only and number == len(self.layers) else None
@@ -206,7 +221,9 @@ class BertModel(nn.Module):
                 hidden = checkpoint(layer, hidden, attend, kept, use_reentrant=False)
             else:
                 hidden = layer(hidden, attend, kept)
-        return hidden if self.layers or not first_only else collect(hidden, batch.offsets[:-1])
+        if first_only:
+            return hidden if self.layers else collect(hidden, batch.offsets[:-1])
+        return hidden[:total] if spare else hidden
 
     def freeze(self, layers: int) -> None:
         """Keep the embeddings and the lowest layers as they are: without gradient and dropout, on the packed path.

@@ -7,7 +7,7 @@ short with very long sentences.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -89,19 +89,33 @@ class PackedBatch:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest sentence."""
+        return max(block.width for block in self.blocks)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """The offsets as FlashAttention reads them, [sentences + 1] int32; all layers share them."""
+        return self.offsets.int()
+
     def to(self, device: torch.device) -> "PackedBatch":
-        """The same batch on another device; the host does not wait for copies to CUDA."""
+        """The same batch on another device, copied in one piece; the host does not wait for copies to CUDA."""
         if device == self.input_ids.device:
             return self
-
-        def move(value: Any) -> Any:
-            if not isinstance(value, Tensor):
-                return value
-            pinned = value.pin_memory() if device.type == "cuda" and value.device.type == "cpu" else value
-            return pinned.to(device, non_blocking=True)
-
-        blocks = tuple(replace(block, mask=move(block.mask)) for block in self.blocks)
-        return PackedBatch(**{name: move(value) for name, value in vars(self).items()} | {"blocks": blocks})
+        tensors = {name: value for name, value in vars(self).items() if name != "bounds" and isinstance(value, Tensor)}
+        masks = [block.mask for block in self.blocks if block.mask is not None]
+        whole = torch.cat([part.flatten().long() for part in (*tensors.values(), *masks)])
+        if device.type == "cuda" and whole.device.type == "cpu":
+            whole = whole.pin_memory()
+        sizes = [part.numel() for part in (*tensors.values(), *masks)]
+        pieces = iter(whole.to(device, non_blocking=True).split(sizes))
+        moved = {name: next(pieces) for name in tensors}
+        blocks = [
+            block if block.mask is None else replace(block, mask=next(pieces).bool().view_as(block.mask))
+            for block in self.blocks
+        ]
+        return replace(self, **moved, blocks=tuple(blocks))
 
 
 def _equal_length_blocks(lengths: NDArray[np.int64]) -> tuple[AttentionBlock, ...]:

@@ -80,7 +80,7 @@ def packed_inputs(device: str, dtype: torch.dtype) -> tuple[PackedBatch, torch.T
 def test_flash_attention_takes_what_packed_attention_takes():
     """On meta, where the operator only says shapes."""
     batch, inputs = packed_inputs("meta", torch.bfloat16)
-    context = attend_by_flash(inputs, batch.offsets, max(PACKED), FLASH_SIZE, 0.1)
+    context = attend_by_flash(inputs, batch.bounds, batch.longest, FLASH_SIZE, 0.1)
     context.sum().backward()
     assert context.shape == (sum(PACKED), HEADS * FLASH_SIZE)
     assert inputs.grad.shape == inputs.shape

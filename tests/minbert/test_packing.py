@@ -150,6 +150,44 @@ def test_recomputed_layers_give_the_same_bits_and_keep_less(precision):
     assert little < much / 4
 
 
+@pytest.mark.parametrize("lengths", [[3, 40, 5], [4, 4]], ids=["padded grids", "one full grid"])
+def test_a_batch_on_another_device_is_the_same(lengths):
+    batch = PackedBatch.from_sequences(sentences_of(lengths), [np.arange(length) % 2 for length in lengths])
+    moved = batch.to(torch.device("cpu:0"))  # another device than `cpu`, with the same memory
+    assert moved is not batch
+    torch.testing.assert_close(vars(moved) | {"blocks": None}, vars(batch) | {"blocks": None}, rtol=0, atol=0)
+    for there, here in zip(moved.blocks, batch.blocks, strict=True):
+        assert (there.sentences, there.width) == (here.sentences, here.width)
+        torch.testing.assert_close(there.mask, here.mask, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("first_only", [False, True])
+def test_spare_rows_change_no_value_and_no_gradient(first_only, monkeypatch):
+    batch = PackedBatch.from_sequences(sentences_of([30, 17, 1, 5, 40]))
+    found = []
+    for spare in (0, 35):
+        monkeypatch.setattr("minbert.model._spare_rows", lambda _, spare=spare: spare)
+        hidden = WITHOUT_DROPOUT.forward_packed(batch, first_only=first_only)
+        found.append([hidden, *gradients(WITHOUT_DROPOUT, hidden)])
+    for without, with_spare in zip(*found, strict=True):
+        assert with_spare.shape == without.shape
+        assert (with_spare - without).abs().max() < LIMIT * max(1, without.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("precision", "with_gradient", "rows"),
+    [(torch.bfloat16, True, 128), (torch.bfloat16, False, 93), (torch.float32, True, 93)],
+)
+def test_trainings_in_bf16_compute_multiples_of_64_rows(precision, with_gradient, rows):
+    model, batch = small_model(), PackedBatch.from_sequences(sentences_of([30, 17, 1, 5, 40]))
+    sizes: list[int] = []
+    model.layers[0].intermediate.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    bf16 = precision == torch.bfloat16
+    with torch.set_grad_enabled(with_gradient), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        assert len(model.forward_packed(batch)) == 93
+    assert sizes == [rows]
+
+
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_first_tokens_alone_are_those_of_all_tokens(frozen, recompute):

@@ -221,7 +221,7 @@ SLOW = ("pandas", "pyarrow", "scipy", "sklearn", "matplotlib", "transformers", "
 
 
 def test_commands_bound_the_cache_of_kernels_unless_the_user_has_set_it(monkeypatch, capsys):
-    for given, expected in (("7", "7"), (None, "64")):
+    for given, expected in (("7", "7"), (None, "256")):
         monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given or "")
         if given is None:
             monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
