@@ -18,7 +18,7 @@ from multitask.base.runs import Weights, locate_model
 from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, named_as_given, options_of
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.use_models import Data
-from multitask.data.markup import markdown_table, markdown_text, rows_of
+from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.stages.registry import Stage, stages
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def tune(options: Tune) -> None:
         write_text(folder / "trials.csv", trials.to_csv(index=False))
         runs = search.train(chosen, options.seeds)
         parts = [trials, importances(study), saved(study), dev_scores(runs)]
-        report = "\n".join([*(markdown_table(rows_of(part.map(shown))) for part in parts if len(part)), *ties(study)])
+        report = "\n".join([*(markdown_table(text_rows(part.map(shown))) for part in parts if len(part)), *ties(study)])
         write_text(folder / "report.md", report)
     print(report, folder / "report.md", file, runs[options.seed].folder, sep="\n")
 

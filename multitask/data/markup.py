@@ -103,6 +103,6 @@ def latex_table(rows: TableCells) -> str:
     return "\n".join([begin, *body, r"\end{tabular}"]) + "\n"
 
 
-def rows_of(frame: "pandas.DataFrame") -> TableCells:
+def text_rows(frame: "pandas.DataFrame") -> TableCells:
     """A frame of text without its index."""
     return [[*map(str, frame.columns)], *frame.to_numpy().tolist()]

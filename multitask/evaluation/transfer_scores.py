@@ -56,7 +56,7 @@ def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Cla
 
     Raises InputError if a class has less training rows than there are folds.
     """
-    features = pair_features(*(table[column] for column in data.columns)).astype(np.float64)
+    features = transfer_features(*(table[column] for column in data.columns)).astype(np.float64)
     # These products are so small that sharing each between BLAS threads would take many times longer.
     with threadpool_limits(1):
         return _predicted(features, data, seed)
@@ -74,7 +74,7 @@ def _predicted(features: Features, data: LabelledRows, seed: int) -> ClassNumber
     return _chosen(features, data.labels, train, data.scored, accuracies, grid)
 
 
-def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
+def transfer_features(first: Vectors, second: Vectors | None = None) -> Vectors:
     """Features of sentences: their embeddings [rows, dim]. Features of pairs: |x − y| and x ⊙ y, [rows, 2 dim]."""
     return first if second is None else np.hstack([np.abs(first - second), first * second])
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from minbert.errors import InputError
 from minbert.files import write_text
-from multitask.data.markup import markdown_code, markdown_table, markdown_text, rows_of
+from multitask.data.markup import markdown_code, markdown_table, markdown_text, text_rows
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import SEEN, capitalized
 from multitask.experiments.figures import (
@@ -169,7 +169,7 @@ def section_markdown(section: Section, folder: str) -> str:
     for path, picture in section_pictures(section, folder).items():
         parts += [f"![{markdown_text(picture.title)}]({path})", markdown_text(picture.caption)]
     if section.table is not None:
-        parts.append(markdown_table(rows_of(section.table.map(markdown_text)), len(section.table.columns)))
+        parts.append(markdown_table(text_rows(section.table.map(markdown_text)), len(section.table.columns)))
     return "\n\n".join(filter(None, parts))
 
 

@@ -39,10 +39,10 @@ class Row:
     @classmethod
     def at(cls, point: Point, label: str, published: Mapping[str, float] | None = None) -> "Row":
         """A row whose key is made from its point."""
-        return cls(key_of(point), label, point, published or {})
+        return cls(row_key(point), label, point, published or {})
 
 
-def key_of(point: Point) -> str:
+def row_key(point: Point) -> str:
     """The key of a row that its point identifies: `margin=0.3`, or `loss=vicreg,components=weight+ratio`."""
     return ",".join(f"{name}={_text(value)}" for name, value in point.items())
 

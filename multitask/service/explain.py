@@ -194,7 +194,7 @@ class Contrast(NamedTuple):
     components: GradientComponents  # of the gradient before the step
 
 
-def contrast(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> Contrast:
+def contrastive_step(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> Contrast:
     """What an objective without labels does to raw embeddings, [pairs, dim] each; `length` of the step as in `step`."""
     views = unit(anchors.double()), unit(positives.double())
     moved = step(objective, anchors, positives, length)

@@ -23,7 +23,7 @@ from multitask.objectives import OBJECTIVES
 from multitask.service.explain import (
     MOST_SENTENCES,
     MOST_WORDS,
-    contrast,
+    contrastive_step,
     dropout_views,
     explained_number,
     fields_of,
@@ -170,7 +170,7 @@ class ContrastView(View):
 
         def work() -> dict[str, Any]:
             views = dropout_views(explorer.encoders[name], sentences, self.dropout, self.seed)
-            found = contrast(objective, *views, self.step)
+            found = contrastive_step(objective, *views, self.step)
             weights = found.components.weights.fill_diagonal_(math.nan).tolist()  # a positive is no negative
             return {"sentences": sentences, "found": found, "parts": found.components, "weights": weights}
 

@@ -235,7 +235,7 @@ def _soup(
 
     chosen = list(members)
     if config.method == "greedy_soup":
-        chosen = select_soup(sorted(members, key=lambda member: -rank(scores[member.label].overall)), dev_score)
+        chosen = select_soup(sorted(members, key=lambda member: -sortable(scores[member.label].overall)), dev_score)
     model = mixed([member.folder for member in chosen])
     on_dev = tuned(model)
     model.save(folder / "checkpoints" / "soup")
@@ -292,14 +292,14 @@ def select_greedily(
         candidates = [votes + another for another in np.eye(len(estimates), dtype=np.int64)]
         blends = [blend(estimates, one) for one in candidates]
         # With thresholds that are chosen for these estimates, as the ensemble will have them.
-        scores = [rank(task.tuned(values, labels).score(values, labels), task.selects) for values in blends]
+        scores = [sortable(task.tuned(values, labels).score(values, labels), task.selects) for values in blends]
         votes = candidates[int(np.argmax(scores))]
         if max(scores) > best_score or not best.any():
             best, best_score = votes, max(scores)
     return best
 
 
-def rank(score: float, higher_is_better: bool = True) -> float:
+def sortable(score: float, higher_is_better: bool = True) -> float:
     """A score that orders models: an undefined score counts as the worst."""
     return -np.inf if np.isnan(score) else score if higher_is_better else -score
 
@@ -369,9 +369,9 @@ def select_soup(ranked: Sequence[Member], score: Callable[[Sequence[Path]], floa
 
     The members are ranked, best dev score first; `score` is of the dev sets, given the folders of a soup's members.
     """
-    chosen, best = [ranked[0]], rank(score([ranked[0].folder]))
+    chosen, best = [ranked[0]], sortable(score([ranked[0].folder]))
     for member in ranked[1:]:
-        value = rank(score([kept.folder for kept in (*chosen, member)]))
+        value = sortable(score([kept.folder for kept in (*chosen, member)]))
         if value >= best:
             chosen, best = [*chosen, member], value
     return chosen

@@ -94,9 +94,9 @@ class PlanPresets(_Presets, PlanTables):
 
 def run_presets(options: RunPresets) -> int:
     """Compute the tables, and write the report with the studies' page."""
-    from studies.report.study_page import render
+    from studies.report.study_page import render_study
 
-    return run_tables(options, render)
+    return run_tables(options, render_study)
 
 
 def _with_presets(command: Command, options: type[Any], run: Callable[[Any], int | None]) -> Command:

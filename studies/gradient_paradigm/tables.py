@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.experiments.tables import Experiment, GridLine, Node, Point, Row, experiment, key_of
+from multitask.experiments.tables import Experiment, GridLine, Node, Point, Row, experiment, row_key
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
@@ -190,7 +190,7 @@ DEFAULT_ROW = "defaults"
 
 def component_row(parameter: str, value: float) -> str:
     """The key of the gradient form's row that has this value, and defaults otherwise."""
-    return DEFAULT_ROW if value == DEFAULTS[parameter] else key_of({parameter: value})
+    return DEFAULT_ROW if value == DEFAULTS[parameter] else row_key({parameter: value})
 
 
 def swept(parameter: str) -> dict[float, str]:

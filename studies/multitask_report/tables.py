@@ -11,7 +11,7 @@ from typing import Any
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.base.runs import Weights
-from multitask.experiments.tables import MAIN_TASKS, OVERALL, Experiment, Node, Row, evaluation, experiment, key_of
+from multitask.experiments.tables import MAIN_TASKS, OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
 from multitask.stages.settings import REPORT, EvaluateConfig, FinetuneConfig
 from studies.engine.recipes import Recipes, read_tables
 
@@ -128,7 +128,7 @@ def _row(entry: TableEntry, rate: float | None) -> Row:
         own = f"{point['rate'] * rate:.1e}".replace(".0e", "e").replace("e-0", "e-")
         label = label if own == label else f"{own} (report: {label})"
     scores = zip((OVERALL, *MAIN_TASKS), entry.get("published", ()), strict=False)
-    return Row(entry.get("key") or key_of(point), label, point, {name: s for name, s in scores if not isnan(s)})
+    return Row(entry.get("key") or row_key(point), label, point, {name: s for name, s in scores if not isnan(s)})
 
 
 TABLES = tuple(partial(table, key) for key in DESCRIBED)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pandas
 
-from multitask.data.markup import markdown_table, markdown_text, rows_of
+from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.figures import Interval, Picture
 from multitask.experiments.report import (
@@ -36,10 +36,10 @@ SILENT = ("not tested here", "theorem")
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
     """Write the frames and the report of a preset. Returns its page. Raises InputError if it was never run."""
-    return render(results_in(runs, preset, output), output)
+    return render_study(results_in(runs, preset, output), output)
 
 
-def render(results: PresetResults, output: Path) -> Path:
+def render_study(results: PresetResults, output: Path) -> Path:
     """Write the report with the papers of its tables, and the study's page. Returns the report's page."""
     studies = study_of_tables(SAMPLE)
     folders = dict.fromkeys(studies.get(found.table.key) for found in results.tables)
@@ -64,7 +64,7 @@ def write_study(results: PresetResults, output: Path) -> bool:
     shown = {
         "record": results.record,
         "warnings": warnings_of(results),
-        "counts": markdown_table(rows_of(counts.astype(str).rename_axis("Claims of").reset_index())),
+        "counts": markdown_table(text_rows(counts.astype(str).rename_axis("Claims of").reset_index())),
         "papers": [(papers[key], _claims(of)) for key, of in judged.groupby("paper", sort=False)],
         "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
     }
@@ -82,7 +82,7 @@ def _claims(judged: pandas.DataFrame) -> str:
         "Criterion": judged.criterion.map(markdown_text),
         "Found": judged.evidence.map(markdown_text),
     }
-    return markdown_table(rows_of(pandas.DataFrame(columns)), 4)
+    return markdown_table(text_rows(pandas.DataFrame(columns)), 4)
 
 
 def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> Section | None:

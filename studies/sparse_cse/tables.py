@@ -11,7 +11,7 @@ from typing import Any
 
 from minbert.config import ModelType
 from multitask.base.runs import Weights
-from multitask.experiments.tables import Experiment, GridLine, Node, Row, key_of
+from multitask.experiments.tables import Experiment, GridLine, Node, Row, row_key
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
 from studies.gradient_paradigm.tables import OBJECTIVES, SHAPES, from_scratch
@@ -31,7 +31,7 @@ DESCRIBED = read_tables(__file__)
 
 def pruned(share: float, criterion: str) -> str:
     """The key of the row without a share of heads and neurons."""
-    return key_of({"share": share, "criterion": criterion})
+    return row_key({"share": share, "criterion": criterion})
 
 
 def _curve(

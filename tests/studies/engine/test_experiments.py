@@ -11,7 +11,7 @@ from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION, Weights
 from multitask.experiments.frames import GridFrames, RunResult
 from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Node, PresetRecord, Row, StudyTable, duration, key_of
+from multitask.experiments.tables import Node, PresetRecord, Row, StudyTable, duration, row_key
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments
@@ -153,7 +153,7 @@ TABLE = StudyTable("1", "Title", "", (Row("a", "One"), Row("b", "Two")), referen
     ],
 )
 def test_a_key_is_made_from_a_point(point, key):
-    assert Row.at(point, "any label").key == key_of(point) == key
+    assert Row.at(point, "any label").key == row_key(point) == key
 
 
 def test_rows_differ_and_a_reference_is_the_key_of_one():

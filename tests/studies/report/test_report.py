@@ -26,7 +26,7 @@ from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.results import Results, score_table
 from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
 from multitask.experiments.tables import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
-from studies.report.study_page import render, write_report
+from studies.report.study_page import render_study, write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
 
 TASKS = ("sentiment", "paraphrase", "similarity")
@@ -206,7 +206,7 @@ def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported):
 
 def test_a_report_is_the_same_from_its_two_frames_without_any_run(reported, tmp_path):
     frames = [reported.parent / "report" / name for name in (SCORES, ANSWERS)]
-    render(PresetResults.of(GridFrames.load(*frames)), tmp_path / "report")
+    render_study(PresetResults.of(GridFrames.load(*frames)), tmp_path / "report")
     assert pages(tmp_path / "runs") == pages(reported)
 
 

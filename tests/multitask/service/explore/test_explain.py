@@ -14,7 +14,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, interpret
 from multitask.objectives import OBJECTIVES, build_objective, unit
 from multitask.service.explain import (
-    contrast,
+    contrastive_step,
     dropout_views,
     explained_number,
     fields_of,
@@ -178,7 +178,7 @@ def test_the_encoder_stays_in_eval_mode_with_its_own_dropout(encoder):
 @pytest.mark.parametrize("name", without_labels())
 def test_a_contrast_has_cosines_loss_and_the_probes_components(name, views):
     objective = build_objective(name)
-    found = contrast(objective, *views, 0.1)
+    found = contrastive_step(objective, *views, 0.1)
     cosines = torch.nn.functional.cosine_similarity(views[0][:, None].double(), views[1][None].double(), dim=-1)
     torch.testing.assert_close(found.before, cosines)
     assert (found.losses is None) == (name in ("gradient", "mixed", "vicreg", "barlow_twins"))
