@@ -152,14 +152,6 @@ def test_a_number_of_a_pair_begins_with_the_cosine_of_the_embeddings():
     torch.testing.assert_close(head(x, y), -2 * torch.cosine_similarity(x, y))
 
 
-@pytest.mark.parametrize("pairs", ["embeddings", "features"])
-def test_shapes_of_one_row(pairs):
-    heads, x = build("separate", pairs), draw(1, WIDTH)
-    for task in ALL:
-        outputs = heads[task.name](x, x) if task.pair else heads[task.name](x)
-        assert outputs.shape == ((1, task.outputs) if task.outputs > 1 else (1,))
-
-
 # A training goes on with the start's heads bit for bit where they mean the same, and says where and why not.
 
 
