@@ -80,7 +80,7 @@ def study_of_tables(recipes: "Recipes") -> dict[str, str]:
     return {make(recipes).table.key: name for name, study in found for make in study.tables}
 
 
-def choose(experiments: "tuple[Experiment, ...]", keys: Collection[str]) -> "tuple[Experiment, ...]":
+def choose_tables(experiments: "tuple[Experiment, ...]", keys: Collection[str]) -> "tuple[Experiment, ...]":
     """The experiments whose tables have these keys, in the usual order. Raises InputError for an unknown key."""
     known = [experiment.table.key for experiment in experiments]
     if unknown := [key for key in keys if key not in known]:

@@ -169,7 +169,7 @@ def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: Ope
     score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     (source.trained_on | begin.trained_on | seen).keep(run.folder)
-    kept, scores = choose(begin.encoder.bert.config, score, config)
+    kept, scores = choose_units(begin.encoder.bert.config, score, config)
     folder = run.folder / "checkpoints" / CHECKPOINT
     smaller = without_units(source.encoder.bert, kept)
     encoder = SentenceEncoder(smaller, source.encoder.tokenizer, source.encoder.pooling)
@@ -267,7 +267,7 @@ def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     return encoder, TaskSource(model, name, rows), rows.examples
 
 
-def choose(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tuple[Units, Units]:
+def choose_units(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tuple[Units, Units]:
     """Score an encoder's units and remove the lowest or the highest, in several rounds; removed ones are masked.
 
     Returns:

@@ -127,7 +127,7 @@ def negatives_of(
             limits = _limits(encoder, vectors, positives, options, corpus.long)
             for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
                 usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
-                found[anchor] = rows[choose(scores, usable, limit, options, draw)].tolist()
+                found[anchor] = rows[choose_negatives(scores, usable, limit, options, draw)].tolist()
             shown.add(len(block))
     encoder.counts.warn("mined texts")
     return found
@@ -153,7 +153,7 @@ def linked(pairs: Hashes) -> dict[int, set[int]]:
     return {text: groups[group] for text, group in zip(texts.tolist(), group_of.tolist(), strict=True)}
 
 
-def choose(
+def choose_negatives(
     scores: NDArray[np.float32],
     usable: NDArray[np.bool_],
     limit: float,

@@ -22,7 +22,7 @@ from multitask.stages.settings import (
 )
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
 from studies.engine.recipes import Recipes
-from studies.study import all_experiments, choose, study_of_tables
+from studies.study import all_experiments, choose_tables, study_of_tables
 
 STUDIES = "Studies"
 """Heading of our commands in the list of all."""
@@ -251,7 +251,7 @@ def load_preset(
     recipes = recipes.changed(**changes)
     experiments = all_experiments(recipes)
     usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
-    preset = preset_of(name, recipes, choose(experiments, usual if tables is None else tables))
+    preset = preset_of(name, recipes, choose_tables(experiments, usual if tables is None else tables))
     flags = {f"--{of.replace('_', '-')}": value for of, value in changes.items()}
     changeable = {key for key, study in study_of_tables(recipes).items() if study == "multitask_report"} - FIXED
     changeable.add("simulations")  # train nothing

@@ -43,7 +43,7 @@ class Simulated:
         return bound + (high - low) / 2 * (1 + NORMAL.inv_cdf(POWER) / NORMAL.inv_cdf(1 - level / 2))
 
 
-def fall(dissipation: Array, simulations: Simulations, level: float) -> Array:
+def angle_of_fall(dissipation: Array, simulations: Simulations, level: float) -> Array:
     """By how much μ_neg exceeds μ_pos where the dissipation term falls to a level, in each row  # [rows] radians.
 
     Interpolated between columns; infinite in rows that never fall to the level.
@@ -84,7 +84,7 @@ def least_at_last(simulations: Simulations) -> dict[str, Quantity]:
 
 def gap_at_half(simulations: Simulations) -> dict[str, Quantity]:
     """The gap, in radians, at which InfoNCE's dissipation has fallen to half."""
-    of = _maps(simulations, "{}", lambda map_: fall(map_, simulations, 0.5).max())
+    of = _maps(simulations, "{}", lambda map_: angle_of_fall(map_, simulations, 0.5).max())
     return {"half at a gap of at most": of["InfoNCE"]}
 
 
@@ -93,10 +93,10 @@ def gaps_of_the_fall(simulations: Simulations) -> dict[str, Quantity]:
     map_, error = simulations.dissipation["infonce"], simulations.dissipation_error["infonce"]
 
     def width(errors: float) -> float:
-        gone = fall(map_ + errors * error, simulations, 0.1)
+        gone = angle_of_fall(map_ + errors * error, simulations, 0.1)
         if not np.isfinite(gone).all():
             return np.inf
-        return float((gone - fall(map_ - errors * error, simulations, 0.9)).max())
+        return float((gone - angle_of_fall(map_ - errors * error, simulations, 0.9)).max())
 
     return {"from 0.9 to 0.1 within": Simulated(width)}
 

@@ -26,7 +26,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.prune import choose, drop_lowest, prune, random_scores, sensitivity
+from multitask.stages.prune import choose_units, drop_lowest, prune, random_scores, sensitivity
 from multitask.stages.settings import FinetuneConfig, PretrainConfig, PruneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
@@ -330,7 +330,7 @@ def test_the_share_is_removed_in_any_number_of_rounds(seed, share, rounds, scope
         masks.append(factors)
         return random_scores(SHAPE, seed + len(masks))
 
-    kept, _ = choose(SHAPE, score, config)
+    kept, _ = choose_units(SHAPE, score, config)
     for name, size, most in (("heads", 6, 5), ("neurons", 10, 10)):
         removed = [int((~layer).sum()) for layer in getattr(kept, name)]
         groups = [(sum(removed), 3)] if scope == "global" else [(count, 1) for count in removed]
@@ -352,14 +352,14 @@ def test_scores_are_those_of_the_round_that_removed_the_unit():
         bonus = next(rounds)
         return Units.full(SHAPE, 0.0).map(lambda values: bonus * (1 + torch.arange(len(values))))
 
-    kept, scores = choose(SHAPE, score, PruneConfig(share=0.4, rounds=2, scope="layer", what="neurons"))
+    kept, scores = choose_units(SHAPE, score, PruneConfig(share=0.4, rounds=2, scope="layer", what="neurons"))
     assert kept.neurons[0].tolist() == [False] * 4 + [True] * 6
     assert scores.neurons[0].tolist() == [1, 2, *(2 * n for n in range(3, 11))]
     rounds = iter([1.0])
-    highest = choose(SHAPE, score, PruneConfig(share=0.4, order="highest", scope="layer", what="neurons"))[0]
+    highest = choose_units(SHAPE, score, PruneConfig(share=0.4, order="highest", scope="layer", what="neurons"))[0]
     assert highest.neurons[0].tolist() == [True] * 6 + [False] * 4
     with pytest.raises(InputError, match="not finite"):
-        choose(SHAPE, lambda factors: Units.full(SHAPE, float("nan")), PruneConfig())
+        choose_units(SHAPE, lambda factors: Units.full(SHAPE, float("nan")), PruneConfig())
 
 
 def test_normalising_makes_layers_alike():
@@ -367,7 +367,9 @@ def test_normalising_makes_layers_alike():
         raw = random_scores(SHAPE, 4)
         return Units(*(tuple(10.0**i * layer for i, layer in enumerate(kind)) for kind in (raw.heads, raw.neurons)))
 
-    raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize_scores=n))[0].neurons for n in (False, True))
+    raw, even = (
+        choose_units(SHAPE, score, PruneConfig(share=0.5, normalize_scores=n))[0].neurons for n in (False, True)
+    )
     assert [int(layer.sum()) for layer in raw] == [0, 5, 10]
     values = torch.cat([layer / layer.norm() for layer in score(raw).neurons])
     assert torch.equal(torch.cat(even), values > values.sort().values[14])

@@ -16,7 +16,7 @@ from multitask.data.tables import Format
 from multitask.use import mine as module
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
-from multitask.use.mine import choose, index_of, mined_rows, negatives_of, read_pairs
+from multitask.use.mine import choose_negatives, index_of, mined_rows, negatives_of, read_pairs
 
 WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue", "old", "new"], repeat=2)]
 
@@ -110,7 +110,7 @@ def test_random_negatives_are_drawn_among_all_that_may_be_and_by_the_seed():
 
     def drawn(seed):
         draw = np.random.default_rng(seed)
-        return np.array([choose(scores, usable, 0.7, options, draw) for _ in range(4000)])
+        return np.array([choose_negatives(scores, usable, 0.7, options, draw) for _ in range(4000)])
 
     chosen = drawn(0)
     shares = np.bincount(chosen.ravel(), minlength=12) / 4000

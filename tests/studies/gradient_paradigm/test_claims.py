@@ -23,7 +23,7 @@ from multitask.objectives import unit
 from multitask.objectives.mixed_components import RATIOS, Negatives
 from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import simulated_claims, training_figures
-from studies.gradient_paradigm.simulated_claims import fall
+from studies.gradient_paradigm.simulated_claims import angle_of_fall
 from studies.gradient_paradigm.study import STUDY
 from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.training_figures import (
@@ -149,7 +149,7 @@ def test_metrics_hide_what_decoupled_losses_lose(quality, alignment, status, tmp
 
 def test_where_dissipation_falls_is_interpolated_between_columns():
     where = {"positive_means": np.radians([5.0, 0.0]), "negative_means": np.radians([0, 10, 20, 30])}
-    falls = fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), SimpleNamespace(**where), 0.25)
+    falls = angle_of_fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), SimpleNamespace(**where), 0.25)
     assert np.degrees(falls[0]) == pytest.approx(17.5 - 5)
     assert np.isinf(falls[1])
 
