@@ -28,7 +28,7 @@ from minbert.dropout import Dropout
 from minbert.files import write_json
 from minbert.packing import PackedBatch, collect
 
-# In bf16 a processor compiles code for each new number of rows, a fifth of a training's time if all batches differ.
+# In bf16 a processor compiles code for each new number of rows, a sixth of a training's time if all batches differ.
 ROWS_OF_PRODUCTS = 64
 
 # From queries, keys and values side by side [..., 3 * width] to contexts [..., width]. The width is heads * head size,
