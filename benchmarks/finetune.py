@@ -37,7 +37,7 @@ from transformers.utils import logging
 
 from benchmarks.measure import START, added_memory, alternate, in_new_process, machine, matrix_rate, print_table
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.base.device import make_deterministic, seed_everything, start
+from multitask.base.device import make_deterministic, resolve_runtime, seed_everything
 from multitask.base.options import Device, Precision
 from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
@@ -173,7 +173,7 @@ def build_problem(
     shape: str, batch_size: int, data: Path, precision: Precision, recompute: bool = False, device: Device = "auto"
 ) -> Finetuning:
     """The three tasks with a random encoder of the shape."""
-    runtime = replace(start(device, precision), recompute=recompute)
+    runtime = replace(resolve_runtime(device, precision), recompute=recompute)
     make_deterministic(runtime)
     seed_everything(0)
     tokenizer = load_tokenizer(START)
@@ -244,7 +244,7 @@ def main() -> None:
         print(round(memory_of(*settings, options.only)))
         return
     names = [name for name in LOOPS if name in {*options.loops, "ours"}]
-    runtime = start("auto", options.precision)
+    runtime = resolve_runtime("auto", options.precision)
     print(f"{machine()}, ours in {runtime.precision}, {options.data}; ", end="")
     if options.memory:
         print("MiB added by 4 steps\n")

@@ -24,7 +24,7 @@ _BOUNDS = {"gt": "above", "ge": "at least", "le": "at most"}
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
-def checked(kind: type[Kind]) -> type[Kind]:
+def validated(kind: type[Kind]) -> type[Kind]:
     """Class decorator: a frozen dataclass that checks its values when it is made."""
     made: Any = dataclass(kind, frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
     return made
@@ -35,7 +35,8 @@ def parameter_class(kind: type, base: type) -> type:
     own = kind.__mro__[: kind.__mro__.index(base)]
     annotated = [item for part in reversed(own) for item in inspect.get_annotations(part, eval_str=True).items()]
     hints = {name: hint for name, hint in annotated if hasattr(kind, name) and ClassVar not in (hint, get_origin(hint))}
-    return checked(type(kind.__name__, (), {"__annotations__": hints} | {name: getattr(kind, name) for name in hints}))
+    fields = {name: getattr(kind, name) for name in hints}
+    return validated(type(kind.__name__, (), {"__annotations__": hints} | fields))
 
 
 def parameters(kind: type) -> dict[str, FieldInfo]:

@@ -40,7 +40,7 @@ class Runtime:
 PROCESSOR = Runtime(torch.device("cpu"), "fp32")
 
 
-def start(device: Device, precision: Precision) -> Runtime:
+def resolve_runtime(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
     Raises:

@@ -35,7 +35,7 @@ PATIENCE = timedelta(days=7)
 _alone = False  # True while only this rank computes
 
 
-def start(device: torch.device) -> None:
+def join_ranks(device: torch.device) -> None:
     """Join the other ranks, if `torchrun` started this process as one of several.
 
     Raises:

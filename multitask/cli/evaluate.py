@@ -77,7 +77,7 @@ def evaluate(options: Evaluate) -> None:
 
 
 def _evaluate_tasks(options: Evaluate) -> None:
-    from multitask.base.device import start
+    from multitask.base.device import resolve_runtime
     from multitask.data.contamination import TrainedOn
     from multitask.evaluation.calibration_and_errors import class_table, write_details
     from multitask.evaluation.task_scores import evaluate as evaluate_tasks
@@ -90,7 +90,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     from multitask.use.predict import ModelData, data_for, replaced_files_named
 
     folder = locate_model(options.model, options.revision, options.best_on)
-    runtime = start(options.device, options.precision)
+    runtime = resolve_runtime(options.device, options.precision)
     with_heads, own = has_heads(folder), ModelData(Path(), own=True)
     if options.input is None or not with_heads:
         own = data_for(options.model, options.tasks_file or options.data)

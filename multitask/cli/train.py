@@ -160,7 +160,7 @@ OF_COMMAND = ("revision", "data", "tasks_file", "seed", "held_out")
 
 def tune(options: Tune) -> None:
     """Search; print tables, the settings file, and the folder of the winner's run with the first seed."""
-    from multitask.stages.tune import TuneSearch, best, dev_scores, importances, saved, table, ties
+    from multitask.stages.tune import TuneSearch, best_choice, dev_scores, importances, saved, ties, trials_table
 
     command = stage_commands()["finetune"]
     declared = [option for option in options_of(command.options) if option.path[0] != "options"]
@@ -187,7 +187,7 @@ def tune(options: Tune) -> None:
     search = TuneSearch(space, chosen_settings, usual, data, options.held_out, options.seed, options.options)
     with search.study(options.space.stem) as (folder, study):
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)
-        chosen, trials = best(study), table(study)
+        chosen, trials = best_choice(study), trials_table(study)
         file = folder / "best.toml"
         write_settings(file, "multitask finetune", {**here, **fixed, **chosen}, defaults)
         write_text(folder / "trials.csv", trials.to_csv(index=False))

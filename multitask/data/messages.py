@@ -63,7 +63,7 @@ def plain(text: str, most: int = 80) -> str:
     return "".join(c if c.isprintable() else " " for c in shown)
 
 
-def checked(path: Path, read: Callable[[Path], T]) -> T:
+def read_or_refuse(path: Path, read: Callable[[Path], T]) -> T:
     """Read a regular file or standard input. Raises InputError if there is none or it cannot be read."""
     try:
         if str(path) != STANDARD_INPUT:  # which may be a pipe

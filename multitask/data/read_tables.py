@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import OnProblem, checked, damaged, listed, quote, refuse, repeated
+from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated
 from multitask.data.tables import (
     MOST_BYTES,
     ROWS_PER_BATCH,
@@ -231,7 +231,7 @@ def _parquet(path: Path, *_: object) -> OpenTable:
                 yield batch.to_pylist()
 
     with damage():
-        metadata = checked(path, pyarrow.parquet.read_metadata)
+        metadata = read_or_refuse(path, pyarrow.parquet.read_metadata)
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         refuse_expansion(path, sum(group.total_byte_size for group in groups))
         chunks = (group.column(index) for group in groups for index in range(group.num_columns))
@@ -295,7 +295,7 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
     import openpyxl
 
     # Styles and the like become objects of a hundred times their bytes.
-    checked(path, partial(refuse_expanding_archive, unsuspected=UNSUSPECTED))
+    read_or_refuse(path, partial(refuse_expanding_archive, unsuspected=UNSUSPECTED))
     size = 0
     try:
         with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:

@@ -19,7 +19,7 @@ from pydantic import Field
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expansion
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import LOGGER, checked, listed, plain, quote, reason, repeated
+from multitask.data.messages import LOGGER, listed, plain, quote, read_or_refuse, reason, repeated
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -136,7 +136,7 @@ class RowsFrom:
     def fingerprint(self) -> str:
         """A hash of the content, 64 hex digits. Raises InputError if there is no such file or data set."""
         if self.path is not None:
-            return checked(self.path, hash_of_file)
+            return read_or_refuse(self.path, hash_of_file)
         return sha256(self.data_set()._fingerprint.encode()).hexdigest()
 
     def data_set(self) -> Any:
@@ -261,7 +261,7 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """
     wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
     compressed = bool(suffixes(path)[1])
-    opened: Any = checked(path, gzip.open if compressed else lambda path: path.open("rb"))
+    opened: Any = read_or_refuse(path, gzip.open if compressed else lambda path: path.open("rb"))
     with opened as file:
         decoded = io.TextIOWrapper(file, encoding, newline="\n") if wide else None
         number = size = 0

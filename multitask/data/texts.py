@@ -19,7 +19,7 @@ def is_blank(text: str) -> bool:
     return BLANK.fullmatch(text) is not None
 
 
-def seen(text: str) -> str:
+def visible_text(text: str) -> str:
     """A text without the white space around it; empty if it is blank."""
     return "" if is_blank(text) else text.strip()
 
@@ -56,7 +56,7 @@ class Template:
                 raise ValueError(f"{column} is {quote(value)}; expected text")
             if NO_TEXT.search(value or ""):
                 raise ValueError(f"{column} contains a NUL character or half of a surrogate pair")
-            values.append(seen(value or ""))
+            values.append(visible_text(value or ""))
         return self.text(values)
 
     @property
@@ -126,4 +126,4 @@ def prompted(prompt: str, texts: Iterable[str]) -> list[str]:
     made = template(prompt)
     if made.columns != ("text",) or "{" not in prompt:
         raise InputError(f'prompt is {quote(prompt)}; expected {{text}} where the sentence stands: "query: {{text}}"')
-    return [made.text([seen(text)]) for text in texts]
+    return [made.text([visible_text(text)]) for text in texts]

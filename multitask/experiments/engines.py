@@ -24,7 +24,7 @@ import torch
 
 from minbert.errors import InputError, install_with
 from minbert.files import FULL
-from multitask.base.device import start
+from multitask.base.device import resolve_runtime
 from multitask.base.errors import Interrupted, TrainingError, stop_signals
 from multitask.base.options import Device, RunOptions
 from multitask.base.runs import Run, Weights
@@ -252,7 +252,7 @@ class Ray(Engine):
         except ImportError:
             raise InputError(f"--engine ray: Ray is not installed; {install_with('ray')}") from None
         self.ray: Any = ray
-        self.runtime = start(options.device, options.precision)
+        self.runtime = resolve_runtime(options.device, options.precision)
         self.jobs: dict[Any, Job] = {}
 
     def __enter__(self) -> Self:

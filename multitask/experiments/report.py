@@ -38,8 +38,8 @@ from multitask.experiments.results import (
     TableScores,
     difference,
     difference_table,
+    format_score,
     latex_float,
-    score,
     score_table,
     signed,
 )
@@ -372,7 +372,7 @@ def _overlaps(found: TableResults) -> str:
     for (row, task), of in found.overlaps.iterrows():
         count = f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})"
         names = (found.table.label(row), capitalized(task))
-        lines.append([*map(markdown_text, names), count, score(of.score), score(of.clean)])
+        lines.append([*map(markdown_text, names), count, format_score(of.score), format_score(of.clean)])
     return markdown_table(lines, 2) if len(lines) > 1 else ""
 
 

@@ -230,7 +230,7 @@ ComparedCell: TypeAlias = Any
 """A line of `TableScores.cells`, or of `table_results.compared`."""
 
 
-def score(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     """Three decimals; a dash without a value."""
     return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("-", MINUS)
 
@@ -259,20 +259,21 @@ def mean(cell: ComparedCell) -> str:
         return "–"
     if np.isnan(cell["mean"]):
         return "undefined"
-    return score(cell["mean"]) + ("" if np.isnan(cell.deviation) else f" ± {cell.deviation:.3f}")
+    return format_score(cell["mean"]) + ("" if np.isnan(cell.deviation) else f" ± {cell.deviation:.3f}")
 
 
 def interval(cell: ComparedCell) -> str:
     """`[0.770, 0.791]`; empty without an interval."""
-    return "" if np.isnan(cell.low) or np.isnan(cell["mean"]) else f"[{score(cell.low)}, {score(cell.high)}]"
+    unknown = np.isnan(cell.low) or np.isnan(cell["mean"])
+    return "" if unknown else f"[{format_score(cell.low)}, {format_score(cell.high)}]"
 
 
-def seen(cell: ComparedCell) -> bool:
+def trained_on_scored(cell: ComparedCell) -> bool:
     """Whether models were trained on some of the scored examples, as far as that is known."""
     return not pandas.isna(cell.seen) and bool(cell.seen)
 
 
-def best(table: TableScores, place: int) -> float:
+def best_mean(table: TableScores, place: int) -> float:
     """The best mean of a column with scores; NaN if fewer than two rows have one."""
     column, means = table.description.columns[place], table.column(place)["mean"].dropna()
     if len(means) < 2 or table.column(place).low.isna().all():
@@ -306,14 +307,14 @@ def score_rows(table: TableScores, places: Sequence[int], write: Writer) -> list
     if rows.start.nunique() > 1:
         columns.append(["Start", *map(write.text, rows.start), *nothing])
     for place in places:
-        cells, column, top = table.column(place), about.columns[place], best(table, place)
+        cells, column, top = table.column(place), about.columns[place], best_mean(table, place)
         if column.metric == STEPS:
             shown = ["–" if np.isnan(steps) else f"{steps:,.0f}" for steps in cells["mean"]]
         else:
             shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
         columns.append([write.text(column.heading), *shown, *(write.number(of(column)) for of in FOOTER.values())])
         if has_published(table) and not cells.low.isna().all():
-            columns.append(["Published", *(write.number(score(value)) for value in cells.published), *nothing])
+            columns.append(["Published", *(write.number(format_score(value)) for value in cells.published), *nothing])
     lines = [[*line] for line in zip(*columns, strict=True)]
     return [line for number, line in enumerate(lines) if number <= len(rows) or any(line[1:])]
 
@@ -325,7 +326,7 @@ def score_table(table: TableScores, places: Sequence[int]) -> str:
 
 def _cell(cell: ComparedCell, top: bool, write: Writer) -> str:
     text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
-    text += (write.number(SEEN) if seen(cell) else "") + (write.star if cell.significant else "")
+    text += (write.number(SEEN) if trained_on_scored(cell) else "") + (write.star if cell.significant else "")
     return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text
 
 
@@ -337,10 +338,10 @@ def _agreement(column: Column) -> str:
 
 
 FOOTER: dict[str, Callable[[Column], str]] = {
-    "Most frequent label": lambda column: score(column.majority) if column.majority is not None else "",
+    "Most frequent label": lambda column: format_score(column.majority) if column.majority is not None else "",
     "Pairs in published order": _agreement,
     "Resamples left out": lambda column: f"{column.left_out:.1%}" if column.left_out else "",
-    "Significant from": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
+    "Significant from": lambda column: " to ".join(dict.fromkeys(map(format_score, column.significant_from or ()))),
 }
 """What is known of whole columns, with its names."""
 

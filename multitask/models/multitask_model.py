@@ -15,7 +15,7 @@ from minbert.config import Long
 from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
-from multitask.base.device import Runtime, start
+from multitask.base.device import Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import OnRows, untold
 from multitask.base.runs import is_run, last_run, locate_model
@@ -229,7 +229,7 @@ class MultitaskModel(nn.Module):
             raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {most}")
         model = cls(encoder, tasks, found.heads)
         load_heads(model.heads, folder)
-        return model.eval().on(start(device, precision), keep_layers)
+        return model.eval().on(resolve_runtime(device, precision), keep_layers)
 
 
 def load_heads(heads: Heads, folder: Path) -> None:

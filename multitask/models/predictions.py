@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.messages import LOGGER, listed, quote
-from multitask.data.texts import seen
+from multitask.data.texts import visible_text
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task
@@ -108,4 +108,4 @@ def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
             expected = "a pair of sentences" if width == 2 else "text"
             raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
     # Training rows have no white space around their texts, which some tokenizers would see.
-    return [[seen(text) for text in column] for column in zip(*tuples, strict=True)] or [[]]
+    return [[visible_text(text) for text in column] for column in zip(*tuples, strict=True)] or [[]]

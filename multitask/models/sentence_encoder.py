@@ -23,7 +23,7 @@ from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
-from multitask.base.device import PROCESSOR, Runtime, start
+from multitask.base.device import PROCESSOR, Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone, untold
 from multitask.base.runs import is_run, locate_model
@@ -101,7 +101,7 @@ class SentenceEncoder(nn.Module):
             InputError: no such model, or one whose embeddings need more than this encoder and `pooling` is `auto`.
         """
         folder = locate_model(name, revision)
-        runtime = start(device, precision)
+        runtime = resolve_runtime(device, precision)
         if pooling == "auto" and (reason := further_modules(folder)) is not None:
             raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
         encoder = cls.read(folder, pooling)

@@ -19,7 +19,7 @@ from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
-from multitask.base.device import start
+from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import TextCounts
@@ -98,7 +98,7 @@ class SentenceTransformersEncoder:
         folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
         _refuse_pickles(folder)
         self.name = name
-        self.runtime = start(device, precision)
+        self.runtime = resolve_runtime(device, precision)
         try:
             model = SentenceTransformer(
                 str(folder),

@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.base.choices import Registry, checked
+from multitask.base.choices import Registry, validated
 from multitask.objectives.geometry import diagonal_mask, unit
 
 NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
@@ -229,10 +229,10 @@ _Kind = TypeVar("_Kind", bound=type[Objective])
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: `checked`, and in `OBJECTIVES` under this name."""
+    """Class decorator: `validated`, and in `OBJECTIVES` under this name."""
 
     def add(kind: _Kind) -> _Kind:
-        made: Any = kind if "__pydantic_fields__" in vars(kind) else checked(kind)
+        made: Any = kind if "__pydantic_fields__" in vars(kind) else validated(kind)
         made.name = name
         OBJECTIVES[name] = made
         return made

@@ -8,14 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.base.choices import checked
+from multitask.base.choices import validated
 from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, ordered, weight_logits, zero_if_empty
 
 Factor = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
 
 
-@checked
+@validated
 class NonContrastive(Objective):
     """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
@@ -143,7 +143,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
         return separation.masked_fill(alone, 0), pull
 
 
-@checked
+@validated
 class GradientForm(NonContrastive):
     """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)]. Only its gradient has a meaning.
 

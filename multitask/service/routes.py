@@ -109,7 +109,7 @@ async def tasks(request: Request) -> TasksAnswer:
     models = service_of(request).models
     return TasksAnswer(
         models={
-            name: {task: description(declared) for task, declared in served.model.tasks.items()}
+            name: {task: task_description(declared) for task, declared in served.model.tasks.items()}
             for name, served in models.items()
         }
     )
@@ -179,7 +179,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def description(task: Task) -> TaskDescription:
+def task_description(task: Task) -> TaskDescription:
     """A task as the service describes it."""
     labels = list(task.names) if isinstance(task, Labelled) else None
     bounds = task.bounds if isinstance(task, Regression) else None

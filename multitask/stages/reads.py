@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import checked
+from multitask.data.messages import read_or_refuse
 from multitask.data.tables import MissingSplitError, RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import TaskTexts, source_named
@@ -81,5 +81,5 @@ def sources_of(names: Sequence[str], data: Path, option: str = "--sources") -> d
             read[source.task.name] = source.task
             hashes[source.name] = rows_of([source.task], "train")[source.task.name]
         else:
-            hashes[source.name] = checked(source.path, hash_of_file) if source.path.is_file() else None
+            hashes[source.name] = read_or_refuse(source.path, hash_of_file) if source.path.is_file() else None
     return {"tasks": declared(read.values()), "training": hashes}

@@ -13,7 +13,7 @@ import torch
 
 from minbert.errors import InputError
 from multitask.base import distributed
-from multitask.base.device import Runtime, busy, choose_threads, make_deterministic, start, use_threads
+from multitask.base.device import Runtime, busy, choose_threads, make_deterministic, resolve_runtime, use_threads
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights, is_run, locate_model
@@ -102,13 +102,13 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
     if "threads" in stage.computing:
         make_deterministic(runtime)
     if stage.distributed:
-        distributed.start(runtime.device)
+        distributed.join_ranks(runtime.device)
     return runtime
 
 
 def runtime_of(stage: Stage, options: RunOptions) -> Runtime:
     """Device and precision of a run of a stage. Raises InputError if there is no such device."""
-    runtime = start(options.device, options.precision if "precision" in stage.computing else "fp32")
+    runtime = resolve_runtime(options.device, options.precision if "precision" in stage.computing else "fp32")
     return replace(runtime, recompute=options.recompute)
 
 

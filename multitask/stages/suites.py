@@ -7,7 +7,7 @@ from typing import Any
 from minbert.errors import InputError
 from multitask.base.keys import hash_of_file
 from multitask.base.runs import Weights
-from multitask.data.messages import checked
+from multitask.data.messages import read_or_refuse
 from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.suites import SUITES, evaluate_suites
 from multitask.evaluation.task_scores import write_evaluation
@@ -19,7 +19,7 @@ from multitask.stages.settings import SuitesConfig
 def reads(config: SuitesConfig, data: Path) -> dict[str, Any]:
     """The files of the suites' tasks, as far as they are there."""
     paths = [path for suite in config.suites for entry in SETS[suite] for path in entry.paths(data) if path.is_file()]
-    return {"files": {path.relative_to(data).as_posix(): checked(path, hash_of_file) for path in paths}}
+    return {"files": {path.relative_to(data).as_posix(): read_or_refuse(path, hash_of_file) for path in paths}}
 
 
 def compute(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:

@@ -242,7 +242,7 @@ def _mend(journal: Path) -> None:
         os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 
 
-def best(study: "optuna.Study") -> Chosen:
+def best_choice(study: "optuna.Study") -> Chosen:
     """The choice of the best complete trial. Raises InputError if there is none."""
     if not study.get_trials(states=(TrialState.COMPLETE,)):
         failed = [trial.user_attrs["failed"] for trial in _ended(study) if "failed" in trial.user_attrs]
@@ -260,7 +260,7 @@ def ties(study: "optuna.Study") -> list[str]:
     return [f"{tied}: {', '.join(str(trial.number) for trial in others)}\n"] if others else []
 
 
-def table(study: "optuna.Study") -> pandas.DataFrame:
+def trials_table(study: "optuna.Study") -> pandas.DataFrame:
     """All trials with their settings; the score of a pruned one is its last."""
     return pandas.DataFrame(
         {

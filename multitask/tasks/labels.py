@@ -24,7 +24,7 @@ from minbert.errors import InputError
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import REMOVED, listed, plain, quote, spelled
-from multitask.data.texts import seen
+from multitask.data.texts import visible_text
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -43,7 +43,7 @@ def label_name(value: Any) -> str | None:
     Raises ValueError if the value is neither text nor a number.
     """
     if isinstance(value, str):
-        return seen(value) or None
+        return visible_text(value) or None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if not isinstance(value, int | float):
@@ -79,7 +79,7 @@ def number(value: Any) -> float | None:
 def parts(value: Any, separator: str) -> list[str] | None:
     """The labels in a list, in the text of a JSON list, or in a text with separators; None if the value is blank."""
     if isinstance(value, str):
-        text = seen(value)
+        text = visible_text(value)
         if not text:
             return None
         try:

@@ -23,7 +23,7 @@ from multitask.data.examples import Examples, RowNumbers, drawn_rows, texts_of
 from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
-from multitask.data.texts import seen
+from multitask.data.texts import visible_text
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled
@@ -196,7 +196,7 @@ def read_texts(
     for line, row in table.rows:
         if len(rows) == limit:
             break
-        texts = [seen(row[column]) for column in columns]
+        texts = [visible_text(row[column]) for column in columns]
         if all(texts):
             rows.append(texts)
         else:

@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
 from multitask.base.progress import RowsDone
-from multitask.data.messages import LOGGER, checked, reason
+from multitask.data.messages import LOGGER, read_or_refuse, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import template, texts_of_rows
@@ -125,7 +125,7 @@ class Index(NamedTuple):
         again = f"write it with: multitask embed TEXT {path}"
         if path.is_file() and not place.is_file():
             raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
-        vectors = checked(path, _mapped)
+        vectors = read_or_refuse(path, _mapped)
         record = read_as(EmbeddingRecord, read_text(place), place)
         if vectors.ndim != 2 or vectors.dtype.str != STORED[record.dtype]:
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")

@@ -20,7 +20,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.markup import aligned
 from multitask.data.texts import Template, in_words
-from multitask.evaluation.task_scores import MultitaskScores, score
+from multitask.evaluation.task_scores import MultitaskScores, score_estimates
 from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import Columns, MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
@@ -78,14 +78,14 @@ def export_onnx_with_heads(
         raise others[0].problem(f"long is {others[0].long}; programs that use an ONNX file read only the first tokens")
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
-    scores = score(model.tasks, estimate(model, dev), examples) if dev else None
+    scores = score_estimates(model.tasks, estimate(model, dev), examples) if dev else None
     with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
         encoder = model.encoder
         batch = encoder.tokenizer(CHECKED, encoder.max_length)
         write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
         encoder.tokenizer.save(temporary)
-        write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
+        write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **heads_description(model)})
         compared: dict[str, Columns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
             if name in examples
@@ -106,7 +106,7 @@ def export_onnx_with_heads(
     return "\n".join(report)
 
 
-def description(model: MultitaskModel) -> dict[str, Any]:
+def heads_description(model: MultitaskModel) -> dict[str, Any]:
     """What a program must know to use the file.
 
     Of each input, the attribute of an `Encoding` of the library tokenizers. Of each task: `words` before and after each
@@ -217,4 +217,4 @@ def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -
 def _scores(tasks: Mapping[str, Task], folder: Path, examples: Mapping[str, Examples]) -> MultitaskScores:
     exported = ExportedModel(folder)
     estimates = {name: _estimates(tasks[name], exported.outputs(name, e.sentences)) for name, e in examples.items()}
-    return score(tasks, estimates, examples)
+    return score_estimates(tasks, estimates, examples)

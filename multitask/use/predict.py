@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
-from multitask.base.device import start
+from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import is_run, locate_model
@@ -46,7 +46,7 @@ def write_prediction_files(
     """
     folder = locate_model(model, best_on=best_on)
     declared = load_tasks(data)
-    loaded = load_model(folder, declared).on(start(device, precision))
+    loaded = load_model(folder, declared).on(resolve_runtime(device, precision))
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
     test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
     rows["test"] = {name: loaded.tokenised(name, found) for name, found in test.items() if found is not None}

@@ -71,7 +71,7 @@ READ: dict[Read, tuple[str, str, ClaimKind]] = {
 """Where a statistic is read: what a claim's key ends with, a sentence, and the claim's kind."""
 
 
-def from_scratch(results: ClaimResults) -> Statement:
+def infonce_above_vicreg_from_scratch(results: ClaimResults) -> Statement:
     """InfoNCE is above VICReg in every encoder that was trained from random weights."""
     encoders = [f"architecture={name},size={size}" for name in ARCHITECTURES for size in DEPTHS]
     rows = [[f"{encoder},objective={loss}" for encoder in encoders] for loss in (INFONCE, "vicreg")]
@@ -231,7 +231,7 @@ def trained_claims() -> Iterator[Claim]:
         "weights.",
         criterion="InfoNCE scores higher than VICReg on the dev set in each of six encoders (margin 0.01).",
         places=(ClaimPlace("shapes"),),
-        says=from_scratch,
+        says=infonce_above_vicreg_from_scratch,
     )
     yield PARADIGM(
         key="modified-over-plain",

@@ -10,7 +10,7 @@ import numpy as np
 
 from multitask.evaluation.statistics import LEVEL, POWER
 from studies.gradient_paradigm.simulation_outcomes import NAMES, TRIPLETS, Array, Rate, Simulations
-from studies.report.claims import Claim, bounds, every, in_degrees, percent
+from studies.report.claims import Claim, bounded, every, in_degrees, percent
 from studies.report.verdicts import Quantity, Statement
 
 HALF = 0.5
@@ -146,13 +146,13 @@ def above_infonce(simulations: Simulations) -> dict[str, Quantity]:
 def falls_to_zero(of: Simulations) -> Statement:
     """Dissipation is there while negatives are nearer, and is gone at last."""
     nearer, at_last = least_before(of), least_at_last(of)
-    return every([bounds(nearer, 0.9), bounds(at_last, 0.01, above=False)])
+    return every([bounded(nearer, 0.9), bounded(at_last, 0.01, above=False)])
 
 
 def quickly(of: Simulations) -> Statement:
     """Half of the dissipation is gone at a moderate gap, and most of it soon after."""
     half, width = gap_at_half(of), gaps_of_the_fall(of)
-    return every(bounds(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
+    return every(bounded(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
 
 
 def simulated_claims() -> Iterator[Claim]:
@@ -184,7 +184,7 @@ def simulated_claims() -> Iterator[Claim]:
         "negatives not dominant)”, which a summary of the paper names, is the wrong way round: the hardest negative is "
         "not dominant if τ is too high.",
         kind="theorem",
-        says=lambda of: bounds(rising_weights(of), 0, form=percent),
+        says=lambda of: bounded(rising_weights(of), 0, form=percent),
     )
     yield PARADIGM(
         key="dominates",
@@ -192,7 +192,7 @@ def simulated_claims() -> Iterator[Claim]:
         text="The weight term puts the hardest negative in a dominant position (simulated angles).",
         criterion="At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the "
         "negatives. Half is our threshold: the paper names none.",
-        says=lambda of: bounds(hardest_weight(of, 0.05), HALF),
+        says=lambda of: bounded(hardest_weight(of, 0.05), HALF),
     )
     yield PARADIGM(
         key="ratio-arccon",
@@ -201,7 +201,7 @@ def simulated_claims() -> Iterator[Claim]:
         criterion="Of the angles with the positive nearer than the negatives and a gradient that is not dissipated, "
         "the ratio is above 1 for more than 90%. The share is known up to the grid's squares through which a border "
         "runs.",
-        says=lambda of: bounds(ratio_above_one(of, "arccon"), 0.9, form=percent),
+        says=lambda of: bounded(ratio_above_one(of, "arccon"), 0.9, form=percent),
     )
     yield PARADIGM(
         key="ratio-met",
@@ -211,7 +211,7 @@ def simulated_claims() -> Iterator[Claim]:
         criterion="By definition: the ratio is the distance to the hardest negative divided by the distance to the "
         "positive.",
         kind="theorem",
-        says=lambda of: bounds(median_ratio(of, "met"), 0),
+        says=lambda of: bounded(median_ratio(of, "met"), 0),
     )
     yield INADEQUACY(
         key="bound",
@@ -220,5 +220,5 @@ def simulated_claims() -> Iterator[Claim]:
         "contrastive loss.",
         criterion="Without constants: with the papers' margins the loss is at least τ times InfoNCE, in at least 95% "
         "of the random configurations.",
-        says=lambda of: bounds(above_infonce(of), 0.95, form=percent),
+        says=lambda of: bounded(above_infonce(of), 0.95, form=percent),
     )

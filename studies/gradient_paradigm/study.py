@@ -6,7 +6,7 @@ from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.claims import CLAIMS
 from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import Simulations
-from studies.gradient_paradigm.tables import TABLES, table
+from studies.gradient_paradigm.tables import TABLES, described_table
 from studies.study import Paper, Study
 
 UNIFIED = Paper(
@@ -23,7 +23,9 @@ INADEQUACY = Paper(
 )
 
 # Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.
-simulations = table("simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())])
+simulations = described_table(
+    "simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())]
+)
 
 
 def _simulations(results: PresetResults) -> Simulations | None:

@@ -35,7 +35,7 @@ METRICS = {"similarity": ("spearman", "pearson")}
 """Losses are compared by what chooses their checkpoints, the Spearman correlation, as in the authors' scripts."""
 
 
-def table(key: str, lines: Callable[[Recipes], Iterable[GridLine]]) -> Callable[[Recipes], Experiment]:
+def described_table(key: str, lines: Callable[[Recipes], Iterable[GridLine]]) -> Callable[[Recipes], Experiment]:
     """The table of tables.toml with these rows, from one encoder that is not tuned contrastively."""
     if key.endswith("-suites"):
         return lambda recipes: suites_experiment(recipes, **DESCRIBED[key], lines=lines(recipes))
@@ -92,10 +92,10 @@ def rescaled_intervals(views: PretrainConfig, times: float) -> PretrainConfig:
     return replace(views, evaluate_every=apart(views.evaluate_every), probe_every=apart(views.probe_every))
 
 
-objectives = table("objectives", objective_lines)
-objectives_long = table("objectives-long", lambda recipes: objective_lines(longer(recipes)))
-objectives_suites = table("objectives-suites", objective_lines)
-objectives_supervised = table("objectives-supervised", supervised_lines)
+objectives = described_table("objectives", objective_lines)
+objectives_long = described_table("objectives-long", lambda recipes: objective_lines(longer(recipes)))
+objectives_suites = described_table("objectives-suites", objective_lines)
+objectives_supervised = described_table("objectives-supervised", supervised_lines)
 
 EPOCHS = 3  # over the same sentences
 
@@ -111,10 +111,10 @@ def decoupled_lines(recipes: Recipes) -> Iterator[GridLine]:
         yield Row(name, loss["label"], {"objective": name}), recipes.self_supervised(ObjectiveConfig(name))
 
 
-decoupled = table(
+decoupled = described_table(
     "decoupled", lambda recipes: decoupled_lines(replace(recipes, views=replace(recipes.views, epochs=EPOCHS)))
 )
-decoupled_long = table("decoupled-long", lambda recipes: decoupled_lines(longer(recipes)))
+decoupled_long = described_table("decoupled-long", lambda recipes: decoupled_lines(longer(recipes)))
 
 COMPONENTS = ("dissipation", "weight", "ratio")
 SETTINGS: dict[str, tuple[float, float | None, float]] = {
@@ -151,7 +151,7 @@ def with_components(recipes: Recipes, loss: str) -> Iterator[tuple[tuple[str, ..
         yield tuple(on), ObjectiveConfig.of(loss, uniformity_weight=1.0 if "weight" in on else uniformity, **on)
 
 
-components = table("components", component_lines)
+components = described_table("components", component_lines)
 
 MIXED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
 _MIXTURES = tuple(
@@ -171,7 +171,7 @@ def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
         yield Row.at(point, ", ".join(MIXED[loss] for loss in losses)), recipes.self_supervised(objective)
 
 
-mixed = table("mixed", mixed_lines)
+mixed = described_table("mixed", mixed_lines)
 
 
 DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}
@@ -215,8 +215,8 @@ def gradient_lines(recipes: Recipes) -> Iterator[GridLine]:
             yield Row(component_row(parameter, value), label, point), recipes.self_supervised(objective)
 
 
-gradient = table("gradient", gradient_lines)
-gradient_suites = table("gradient-suites", gradient_lines)  # do all kinds of tasks have the same best values?
+gradient = described_table("gradient", gradient_lines)
+gradient_suites = described_table("gradient-suites", gradient_lines)  # do all kinds of tasks have the same best values?
 
 COMPARED = ("infonce", "vicreg-modified")
 """The losses that are compared under other conditions."""
@@ -247,7 +247,7 @@ def each_loss(
             row = Row.at({"objective": objective, parameter: value}, label)
             yield row, recipes.pretrain(recipes.untuned, config)
 
-    return table(key, lines)
+    return described_table(key, lines)
 
 
 def batches_of(usual: PretrainConfig, size: int) -> PretrainConfig:
@@ -296,7 +296,7 @@ def negative_lines(recipes: Recipes) -> Iterator[GridLine]:
         yield row, recipes.pretrain(recipes.untuned, config)
 
 
-negatives = table("negatives", negative_lines)
+negatives = described_table("negatives", negative_lines)
 
 ARCHITECTURES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
 DEPTHS = {
@@ -307,7 +307,7 @@ DEPTHS = {
 SHAPES = {(a, size): replace(shape, model_type=a) for a in ARCHITECTURES for size, (_, shape) in DEPTHS.items()}
 
 
-def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
+def encoder_from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
     """Masked language modelling from random weights."""
     return recipes.mlm(recipes.start, replace(recipes.masked or MlmConfig(), from_scratch=True, shape=shape))
 
@@ -318,14 +318,14 @@ def shape_lines(recipes: Recipes) -> Iterator[GridLine]:
     Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.
     """
     for (architecture, size), shape in SHAPES.items():
-        start = from_scratch(recipes, shape)
+        start = encoder_from_scratch(recipes, shape)
         for objective in ("infonce", "vicreg", "vicreg-modified"):
             point = {"architecture": architecture, "size": size, "objective": objective}
             row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size][0]}, {LABELS[objective]}")
             yield row, recipes.self_supervised(OBJECTIVES[objective], start)
 
 
-shapes = table("shapes", shape_lines)
+shapes = described_table("shapes", shape_lines)
 
 
 def architecture_lines(recipes: Recipes) -> Iterator[GridLine]:
@@ -347,7 +347,7 @@ def architecture_lines(recipes: Recipes) -> Iterator[GridLine]:
         yield row, recipes.pretrain(start, replace(views, objective=objective))
 
 
-architectures = table("architectures", architecture_lines)
+architectures = described_table("architectures", architecture_lines)
 
 TABLES = (
     *(

@@ -102,7 +102,7 @@ OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
 """Recipes that are more than a fine-tuning after pre-trainings, by table and row."""
 
 
-def table(key: str, recipes: Recipes) -> Experiment:
+def report_table(key: str, recipes: Recipes) -> Experiment:
     """A table of `tables.toml` with the recipes of its rows."""
     described: dict[str, Any] = dict(DESCRIBED[key])
     shared = {name: described.pop(name) for name in RECIPE if name in described}
@@ -131,4 +131,4 @@ def _row(entry: TableEntry, rate: float | None) -> Row:
     return Row(entry.get("key") or row_key(point), label, point, {name: s for name, s in scores if not isnan(s)})
 
 
-TABLES = tuple(partial(table, key) for key in DESCRIBED)
+TABLES = tuple(partial(report_table, key) for key in DESCRIBED)

@@ -16,7 +16,7 @@ import pandas
 
 from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, SampledScores, Uncertain, contrast
 from multitask.experiments.frames import ProbedAt, RunResult
-from multitask.experiments.results import score, signed
+from multitask.experiments.results import format_score, signed
 from multitask.experiments.table_results import TableResults
 from studies.report.verdicts import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 
@@ -87,7 +87,7 @@ COMPARABLE = -0.02
 
 def share(value: float) -> str:
     """A number whose bounds of an interval may lie outside of 0 to 1."""
-    return score(min(max(value, 0.0), 1.0))
+    return format_score(min(max(value, 0.0), 1.0))
 
 
 def percent(value: float) -> str:
@@ -128,7 +128,9 @@ class ClaimResults:
         """A row's score, or its measure of training, less that of another row, is above a bound (or below it)."""
         weights = {row: 1.0, **({less: -1.0} if less else {})}
         name = self.label(row) + (f" less {self.label(less)}" if less else "")
-        return Bound(name, self.contrast(weights, measure), bound, above, margin, form or (signed if less else score))
+        return Bound(
+            name, self.contrast(weights, measure), bound, above, margin, form or (signed if less else format_score)
+        )
 
     def each_above(self, rows: Sequence[str], less: Sequence[str], **how: Any) -> Combined:
         """Each row is above the other of its place; one row is compared with all others."""
@@ -188,8 +190,8 @@ def every_chosen(parts: Sequence[Statement], left_out: Sequence[Statement]) -> C
     return every(parts, note)
 
 
-def bounds(
-    numbers: Mapping[str, Quantity], bound: float, above: bool = True, form: Callable[[float], str] = score
+def bounded(
+    numbers: Mapping[str, Quantity], bound: float, above: bool = True, form: Callable[[float], str] = format_score
 ) -> Statement:
     """All numbers are above a bound, or below it."""
     parts = [Bound(name, number, bound, above, form=form) for name, number in numbers.items()]

@@ -14,7 +14,7 @@ from multitask.base.runs import Weights
 from multitask.experiments.tables import Experiment, GridLine, Node, Row, row_key
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
-from studies.gradient_paradigm.tables import OBJECTIVES, SHAPES, from_scratch
+from studies.gradient_paradigm.tables import OBJECTIVES, SHAPES, encoder_from_scratch
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}
@@ -96,7 +96,7 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
     """
     lines: list[GridLine] = []
     for key, encoder in ENCODERS.items():
-        start = recipes.untuned if encoder.shape is None else from_scratch(recipes, SHAPES[encoder.shape])
+        start = recipes.untuned if encoder.shape is None else encoder_from_scratch(recipes, SHAPES[encoder.shape])
         recovery = replace(recipes.recovery, objective=encoder.objective, momentum=encoder.momentum)
         trained_so = replace(recipes, recovery=recovery)
         whole = recipes.pretrain(start, trained_so.recovery)

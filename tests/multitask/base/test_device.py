@@ -10,7 +10,7 @@ import torch
 from minbert.errors import InputError
 from multitask.base import distributed
 from multitask.base import keys as machine
-from multitask.base.device import generator_states, restore_generators, start
+from multitask.base.device import generator_states, resolve_runtime, restore_generators
 from multitask.base.keys import machine_name, processor
 
 
@@ -21,22 +21,22 @@ from multitask.base.keys import machine_name, processor
 def test_mps_is_refused_where_there_is_none(monkeypatch, built, reason):
     monkeypatch.setattr(torch.backends.mps, "is_built", lambda: built)
     with pytest.raises(InputError) as error:
-        start("mps", "auto")
+        resolve_runtime("mps", "auto")
     expected = f"--device mps: {reason}; it needs a Mac with an Apple GPU; use --device cpu or auto"
     assert str(error.value) == expected
 
 
 def test_mps_computes_in_fp32_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert start("mps", "auto").describe() == {"device": "mps", "precision": "fp32"}
-    assert start("mps", "bf16").precision == "bf16"
+    assert resolve_runtime("mps", "auto").describe() == {"device": "mps", "precision": "fp32"}
+    assert resolve_runtime("mps", "bf16").precision == "bf16"
 
 
 def test_several_processes_cannot_share_one_mps_device(monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match="a Mac has one GPU; start one process without torchrun"):
-        distributed.start(torch.device("mps"))
+        distributed.join_ranks(torch.device("mps"))
 
 
 def test_restored_generators_draw_the_same_numbers():
@@ -71,7 +71,7 @@ def test_a_gpu_that_computes_is_named(monkeypatch):
 def look(path: Path) -> None:
     """What a process without the instructions finds; oneDNN reads its setting when it is first used."""
     os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"
-    path.write_text(start("cpu", "auto").precision)
+    path.write_text(resolve_runtime("cpu", "auto").precision)
 
 
 @pytest.mark.slow

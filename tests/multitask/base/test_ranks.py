@@ -107,7 +107,7 @@ def launch(processes, tmp_path_factory) -> Launch:
 
 def tell(folder: Path) -> None:
     """Save what the first rank computes, and what all ranks say."""
-    distributed.start(torch.device("cpu"))
+    distributed.join_ranks(torch.device("cpu"))
     found: list[Any] = [distributed.from_first(distributed.rank), distributed.all_of(distributed.rank())]
     try:
         distributed.from_first(fail)

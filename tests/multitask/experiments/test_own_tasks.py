@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
-from multitask.experiments.results import best
+from multitask.experiments.results import best_mean
 from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
 from multitask.experiments.tables import OVERALL, PresetRecord
 
@@ -125,8 +125,8 @@ def test_overall_leaves_out_the_error_and_the_lowest_error_is_the_best(work, res
         assert results.scores[row, OVERALL].observed.mean() == pytest.approx(fmean(parts))
     (table,) = scores_as_data(PresetResults.read(work / "runs", "tasks")).tables
     stars, tags = ([column.task for column in table.description.columns].index(task) for task in ("stars", "tags"))
-    assert best(table, stars) == pytest.approx(min(results.mean(row, "stars") for row in ROWS[2:]))
-    assert best(table, tags) == pytest.approx(max(results.mean(row, "tags") for row in (ROWS[1], *ROWS[3:])))
+    assert best_mean(table, stars) == pytest.approx(min(results.mean(row, "stars") for row in ROWS[2:]))
+    assert best_mean(table, tags) == pytest.approx(max(results.mean(row, "tags") for row in (ROWS[1], *ROWS[3:])))
 
 
 def test_only_models_that_differ_from_the_reference_are_tested_and_each_counts_once(results):

@@ -21,7 +21,7 @@ from minbert.inference_layer import Bf16Linear, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask import SentenceEncoder
-from multitask.base.device import start
+from multitask.base.device import resolve_runtime
 from multitask.models import sentence_encoder
 from multitask.models.compute_in_batches import compute_in_batches, pool
 
@@ -230,7 +230,7 @@ def test_results_are_in_the_rows_order(two_threads, most_rows):
         assert not torch.is_grad_enabled()
         return torch.from_numpy(np.stack([rows, lengths[rows]], axis=1))
 
-    found = compute_in_batches(lengths, compute, start("cpu", "fp32"), most_rows)
+    found = compute_in_batches(lengths, compute, resolve_runtime("cpu", "fp32"), most_rows)
     np.testing.assert_array_equal(found, np.stack([np.arange(300), lengths], axis=1))
 
 
@@ -242,7 +242,7 @@ def test_a_single_batch_has_one_thread_too_and_starts_none(two_threads):
         here.append(threading.current_thread() is threading.main_thread())
         return torch.full((len(rows),), torch.get_num_threads())
 
-    np.testing.assert_array_equal(compute_in_batches(np.array([3, 2]), threads, start("cpu", "fp32")), 1)
+    np.testing.assert_array_equal(compute_in_batches(np.array([3, 2]), threads, resolve_runtime("cpu", "fp32")), 1)
     assert here == [True]
     assert torch.get_num_threads() == 2
 
@@ -265,7 +265,7 @@ def test_an_interrupt_ends_all_threads(two_threads):
     try:
         sender.start()
         with pytest.raises(KeyboardInterrupt):
-            compute_in_batches(np.ones(1000, np.int64), compute, start("cpu", "fp32"), most_rows=1)
+            compute_in_batches(np.ones(1000, np.int64), compute, resolve_runtime("cpu", "fp32"), most_rows=1)
     finally:
         signal.signal(signal.SIGINT, before)
     sender.join()
@@ -283,7 +283,7 @@ def test_an_error_in_one_batch_ends_the_others_and_leaves_the_threads_as_set(two
         return torch.zeros(len(rows))
 
     with pytest.raises(ValueError, match="no"):
-        compute_in_batches(np.ones(500, np.int64), compute, start("cpu", "fp32"), most_rows=1)
+        compute_in_batches(np.ones(500, np.int64), compute, resolve_runtime("cpu", "fp32"), most_rows=1)
     assert len(computed) < 500
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == 2

@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.tokenizer import load_tokenizer
-from multitask.base.choices import checked
+from multitask.base.choices import validated
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples
 from multitask.evaluation.gradient_probe import probe
@@ -174,7 +174,7 @@ def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, loa
     ],
 )
 def test_objectives_that_a_source_cannot_serve(source, objective, message, load, monkeypatch):
-    monkeypatch.setitem(OBJECTIVES, "blind", checked(type("Blind", (Objective,), {"name": "blind"})))
+    monkeypatch.setitem(OBJECTIVES, "blind", validated(type("Blind", (Objective,), {"name": "blind"})))
     with pytest.raises(InputError, match=message):
         load(source, replace(CONFIG, objective=ObjectiveConfig(objective), negative_pairs="literal"))
 

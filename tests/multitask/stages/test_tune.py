@@ -59,7 +59,7 @@ def table(search: TuneSearch, *calls: tuple[int | None, float | None]) -> list[d
         with search.study("test") as (_, study):
             took = sum(trial.user_attrs.get("seconds", 0.0) for trial in study.trials)
             search.run(study, trials, None if seconds is None else took + seconds)
-    return tune.table(study).drop(columns="seconds").to_dict("records")
+    return tune.trials_table(study).drop(columns="seconds").to_dict("records")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_pruned_trials_can_be_resumed_and_collected(search, scripted, one_layer,
         finetune(start, data, config, replace(found.options, runs=found.options.runs / "new"))
     )
     with found.study("test") as (_, study):
-        assert tune.best(study) == {"learning_rate": best}
+        assert tune.best_choice(study) == {"learning_rate": best}
         assert tune.saved(study).iloc[0]["pruned"] == sum(trial["state"] == "pruned" for trial in trials)
 
 
@@ -207,7 +207,7 @@ def test_trials_without_a_score_do_not_ask_for_a_larger_budget(search, scripted,
     trials = table(found, (2, None))
     assert [trial["failed"] for trial in trials] == ["all its held-out scores are undefined"] * 2
     with found.study("test") as (_, study), pytest.raises(InputError) as error:
-        tune.best(study)
+        tune.best_choice(study)
     assert str(error.value) == "no trial has a score; 2 failed, the last one: all its held-out scores are undefined"
 
 

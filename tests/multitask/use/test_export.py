@@ -357,7 +357,7 @@ def test_onnx_predicts_every_kind_of_task(onnx, one_layer, tmp_path, monkeypatch
 
 def test_the_description_says_how_to_read_the_outputs(tiny_encoder):
     heads = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
-    found = export_heads.description(model_of(tiny_encoder, heads))
+    found = export_heads.heads_description(model_of(tiny_encoder, heads))
     tasks = found["tasks"]
     read = {name: task["input"] for name, task in tasks.items()}
     assert (read["linear"], read["two"], read["cosine"]) == ("sentence", "joint_pair", "two_sentences")

@@ -26,7 +26,7 @@ from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.commands import COMMAND as EXPERIMENTS
 from studies.engine.presets import GIVEN, PRESETS, load_preset
 from studies.engine.recipes import Recipes
-from studies.multitask_report.tables import BEST, TABLES, table
+from studies.multitask_report.tables import BEST, TABLES, report_table
 from studies.multitask_report.treebank_phrases import main, read_trees, write_phrases
 from studies.study import all_experiments
 from tests.conftest import random_encoder, sample_vocabulary
@@ -74,7 +74,7 @@ def test_presets_have_the_reports_epochs_of_pre_training(name):
     lengths = {
         row: [node.config.epochs for node in model.chain() if isinstance(node.config, PretrainConfig)]
         for key in ("5", "8", "9")
-        for row, model in table(key, PRESETS[name]).models.items()
+        for row, model in report_table(key, PRESETS[name]).models.items()
     }
     given = 3 if name in ("small", "medium", "best") else 5
     assert lengths == {
@@ -114,7 +114,7 @@ def test_the_paper_preset_has_the_settings_of_section_5_3():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_all_ways_of_table_1_have_one_budget(name):
-    models = table("1", PRESETS[name]).models.values()
+    models = report_table("1", PRESETS[name]).models.values()
     trained = {node.stage: node.config for model in models for node in model.chain() if node.stage != "mlm"}
     supervised, fusion, contrastive = trained["finetune"], trained["fuse"], trained["pretrain"]
     assert fusion.finetune == supervised
@@ -131,14 +131,14 @@ def test_every_seed_of_small_has_its_own_masked_language_modelling():
     assert masked.optimizer == OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1)
     assert (masked.train_limit, masked.max_length) == (30_000, 32)
     for key in map(str, range(1, 11)):
-        for model in table(key, PRESETS["small"]).models.values():
+        for model in report_table(key, PRESETS["small"]).models.values():
             first, *_ = model.seeded(3).chain()
             assert (first.stage, first.config.seed) == ("mlm", 3)
 
 
 @pytest.mark.parametrize("name", ["sample", "paper"])
 def test_pre_trainings_with_and_without_labels_differ_in_labels_only(name):
-    models = table("supervision", PRESETS[name]).models
+    models = report_table("supervision", PRESETS[name]).models
     [without], [labelled] = (models[row].parents for row in ("unsupervised", "supervised"))
     assert models["unsupervised"].config == models["supervised"].config == models["none"].config
     assert replace(without, config=labelled.config) == labelled
@@ -147,16 +147,16 @@ def test_pre_trainings_with_and_without_labels_differ_in_labels_only(name):
 
 
 def test_labels_of_learning_rates_are_the_presets_own():
-    assert [row.label for row in table("10", PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
+    assert [row.label for row in report_table("10", PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
     supervised = PRESETS["paper"].supervised
     faster = replace(supervised, optimizer=replace(supervised.optimizer, learning_rate=1e-4))
-    other = table("10", replace(PRESETS["paper"], supervised=faster)).table
+    other = report_table("10", replace(PRESETS["paper"], supervised=faster)).table
     assert other.rows[0].label == "1e-4 (report: 1e-5)"
     assert other.reference == "rate=2"
 
 
 def test_the_table_of_schedulers_has_all_of_them(recipes):
-    models = table("schedulers", recipes).models
+    models = report_table("schedulers", recipes).models
     sums = {"pcgrad", "gradvac", "graddrop", "config", "nash_mtl", "fairgrad"}
     texts = {key: f"{key}:reduction=mean" if key in sums else key for key in models}
     assert {key: str(model.config.scheduler) for key, model in models.items()} == texts
@@ -172,7 +172,7 @@ def test_the_best_recipe_has_the_defaults_of_finetune_where_its_file_says_nothin
 @pytest.mark.parametrize(("key", "layers", "reads_jointly"), [("best", 6, False), ("best-base", 12, True)])
 def test_the_best_recipes_train_encoders_of_their_depth(sample_data, small_data, tmp_path, key, layers, reads_jointly):
     encoder = random_encoder(sample_vocabulary(sample_data), layers, tmp_path / "encoder")
-    config = replace(table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
+    config = replace(report_table(key, PRESETS["best"]).models[key].config, epochs=1, epoch_size=32)
     run = finetune(str(encoder), small_data, config, RunOptions(runs=tmp_path / "runs"))
     [line] = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
     trained = line["training"].keys() & line["dev"].keys()
@@ -185,9 +185,9 @@ def test_the_best_recipes_train_encoders_of_their_depth(sample_data, small_data,
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name):
-    models = table("regularisation", PRESETS[name]).models
+    models = report_table("regularisation", PRESETS[name]).models
     best, dropout = models["best"].config, models["encoder_dropout"].config
-    parts = table("best-parts", PRESETS[name]).models
+    parts = report_table("best-parts", PRESETS[name]).models
     assert (parts["best"], parts["encoder_dropout"]) == (models["best"], models["encoder_dropout"])
     changes = {key: changed_settings(model.config, best) for key, model in models.items()}
     assert changes == {
@@ -203,11 +203,11 @@ def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name):
 
 @pytest.mark.parametrize(("name", "form"), [("paper", "literal"), ("small", "bounded"), ("sample", "bounded")])
 def test_pre_trainings_maximise_the_loss_of_negative_pairs_as_the_report_does_or_bound_it(name, form):
-    models, others = table("negative-pairs", PRESETS[name]).models, table("4", PRESETS[name]).models
+    models, others = report_table("negative-pairs", PRESETS[name]).models, report_table("4", PRESETS[name]).models
     assert (models["left_out"], models[form]) == (others["quora-positives"], others["quora"])
     [literal], [bounded] = models["literal"].needs, models["bounded"].needs
     assert changed_settings(literal.config, bounded.config) == {"negative_pairs": "literal"}
-    trained = {node.config for model in table("10", PRESETS[name]).models.values() for node in model.needs}
+    trained = {node.config for model in report_table("10", PRESETS[name]).models.values() for node in model.needs}
     assert {config.negative_pairs for config in trained} == {form}
 
 
@@ -325,7 +325,7 @@ def test_training_rows_that_a_dev_or_test_set_has_are_left_out(data, tmp_path):
 
 
 def test_a_step_of_a_round_robin_reads_as_many_rows_as_one_of_the_average_loss():
-    models = table("equal-steps", PRESETS["medium"]).models
+    models = report_table("equal-steps", PRESETS["medium"]).models
     sizes = {key: model.config.batch_size for key, model in models.items()}
     assert sizes == {"average": 32, "batch_round_robin": 96, "epoch_round_robin": 96}
     configs = [
@@ -336,7 +336,7 @@ def test_a_step_of_a_round_robin_reads_as_many_rows_as_one_of_the_average_loss()
 
 def test_table_1_alone_is_also_scored_at_a_threshold_of_training_rows():
     for key in ("1", "2"):
-        found = table(key, PRESETS["medium"])
+        found = report_table(key, PRESETS["medium"])
         [thresholds] = {
             getattr(found.evaluation(model).config, "thresholds", ())
             for model in found.models.values()
