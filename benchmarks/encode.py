@@ -36,7 +36,8 @@ from multitask.base.options import Precision
 from multitask.base.runs import locate_model
 from multitask.evaluation.embeddings import cosines
 from multitask.models.settings import HeadsConfig
-from multitask.tasks.declarations import COURSE, MAIN_TASKS, chosen_tasks, task_named
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import COURSE, chosen_tasks, task_named
 from multitask.tasks.sources import source_named
 
 REFERENCE = "torch-fp32"

@@ -43,8 +43,9 @@ from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning
-from multitask.stages.settings import REPORT
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.stages.settings import REPORT_SETTINGS
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import chosen_tasks
 from multitask.training.optimizer import Optimizer
 from multitask.training.source import Batch, Trainable, Update
 
@@ -177,7 +178,7 @@ def build_problem(
     make_deterministic(runtime)
     seed_everything(0)
     tokenizer = load_tokenizer(START)
-    config = replace(REPORT, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
+    config = replace(REPORT_SETTINGS, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
     encoder = SentenceEncoder(BertModel(SHAPES[shape]), tokenizer, "mean")
     model = MultitaskModel(encoder, tasks, config.heads).on(runtime)

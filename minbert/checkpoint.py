@@ -20,7 +20,7 @@ DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 LARGEST_HEADER = 2**20
 """Bytes of the largest header of a safetensors file; that of a BERT has 30,000."""
 MOST_DIMENSIONS = 8
-SHOWN = 20
+TENSORS_SHOWN = 20
 """How many tensors that do not fit an error lists."""
 
 
@@ -66,8 +66,8 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
         if name in found and found[name].shape != shape
     ]
     if problems:
-        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems[:SHOWN])}{more}")
+        more = f"; and {len(problems) - TENSORS_SHOWN} more" if len(problems) > TENSORS_SHOWN else ""
+        raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems[:TENSORS_SHOWN])}{more}")
     refuse_not_finite(found, path)
     # `cat` copies: a tensor that was read may map the file.
     return {ours: torch.cat([found[name].float() for name in _their_names(ours)]) for ours in model}

@@ -34,7 +34,7 @@ NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What no file of UTF-8 text has: NUL, and half of a surrogate pair."""
 EXPANSION, UNSUSPECTED = 100, 2**26
 """Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
-MOST_NAMES = 1000  # of a folder, that are looked through for the one that was meant
+MOST_NAMES = 1000  # that are looked through for the one that was meant
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota without space."""
 

@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel, Layer
 from minbert.packing import PackedBatch, collect
 
-ROWS = 16
+SMALL_BATCH = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
 
 
@@ -45,7 +45,7 @@ class Bf16Linear(nn.Module):
 
     def pack(self) -> Tensor:
         """The weights in oneDNN's order."""
-        return torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
+        return torch.ops.mkldnn._reorder_linear_weight(self.weight, SMALL_BATCH)
 
     def forward(self, x: Tensor) -> Tensor:
         """Raise InputError for inputs with gradients, which torch would leave out of this layer's."""

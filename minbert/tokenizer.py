@@ -31,7 +31,7 @@ TEXTS_PER_CALL, CHARACTERS_PER_CALL = 8192, 2**22
 HEAD = 128 / 510
 """Share of the first tokens among those that are left of a text without its middle (Sun et al. 2019, arXiv 1905.05583,
 section 5.3.1)."""
-OVERLAP = 1 / 4
+WINDOW_OVERLAP = 1 / 4
 """Share of a window's tokens that the window before it has, too."""
 
 Ids = NDArray[np.int32]
@@ -202,7 +202,7 @@ class Tokenizer:
                     f"long is windows, but the text {huge[:40]!r}… has {len(huge):,} characters; expected at most "
                     f"{LONGEST_TEXT:,}; split it, or take head or middle"
                 )
-            stride = int(OVERLAP * (length - self.backend.num_special_tokens_to_add(is_pair=False)))
+            stride = int(WINDOW_OVERLAP * (length - self.backend.num_special_tokens_to_add(is_pair=False)))
         return self._encodings(_calls(inputs), length, stride)
 
     def _encodings(self, calls: Iterable[list[Any]], length: int | None = None, stride: int = 0) -> Iterator[Any]:

@@ -25,9 +25,10 @@ from minbert.files import atomic_folder
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import load_rows
-from studies.multitask_report.treebank_phrases import HELD_OUT, SENTENCE_COPIES, course_rows, write_course_rows
+from studies.multitask_report.treebank_phrases import HELD_OUT_SPLITS, SENTENCE_COPIES, course_rows, write_course_rows
 
 NEAR = 0.7
 """Share of common words, of all words of two sentences, from which they count as nearly the same."""
@@ -106,7 +107,7 @@ def main() -> None:
         parser.add_argument(option, type=Path)
     given = parser.parse_args()
     tasks = chosen_tasks(given.course, MAIN_TASKS)
-    kept_out = {name: [load_rows(task, split) for split in HELD_OUT] for name, task in tasks.items()}
+    kept_out = {name: [load_rows(task, split) for split in HELD_OUT_SPLITS] for name, task in tasks.items()}
     held_out = TrainedOn()
     for examples in chain.from_iterable(kept_out.values()):
         held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
@@ -138,7 +139,7 @@ def main() -> None:
         for name, task in tasks.items():
             numbered = [{**row, "id": str(number)} for number, row in enumerate(rows[name])]
             write_course_rows(folder / Path(task.files.splits["train"].file).name, task, numbered)
-            for path in (Path(task.files.splits[split].file) for split in HELD_OUT):
+            for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
                 shutil.copyfile(path, folder / path.name)
             print(f"{name}: {len(numbered):,} training rows")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from minbert.files import atomic_folder
 from multitask.data.tables import FileRow
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
 from multitask.tasks.task import Split
 from studies.multitask_report.treebank_phrases import course_rows, write_course_rows

@@ -29,12 +29,12 @@ from multitask.experiments.table_results import PresetResults, TableResults
 from multitask.experiments.tables import OVERALL
 from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
-from studies.gradient_paradigm.tables import LABELS
+from studies.gradient_paradigm.tables import LOSS_NAMES
 from studies.gradient_paradigm.training_figures import decoupling_section, effects_of_components, long_section
 from studies.multitask_report.claims import EQUALITIES, ORDERINGS
 from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
 from studies.report.study_page import MARKS, as_intervals
-from studies.sparse_cse.figures import OWN, PLACES, START, score_curves
+from studies.sparse_cse.figures import OWN_PRUNED, PLACES, START_PRUNED, score_curves
 from studies.study import all_studies
 
 ROOT = Path(__file__).parents[1]
@@ -167,7 +167,7 @@ def no_difference() -> Picture:
 def components() -> Picture:
     """Main effects of the components on each loss."""
     effects = effects_of_components(table("gradient-paradigm", "components"))
-    effects.index = pandas.Index([f"{LABELS[loss]}: {name}" for loss, name in effects.index])
+    effects.index = pandas.Index([f"{LOSS_NAMES[loss]}: {name}" for loss, name in effects.index])
     title = "Score with the component less without it"
     return forest(title, {title: as_intervals(effects[~effects.index.str.contains("×")])})
 
@@ -184,7 +184,7 @@ def starts() -> Picture:
     for one in found.table.rows:
         if (row := str(one.point["objective"])) in rows:
             usual = one.key.replace(f"objective={row}", "objective=infonce")
-            encoder = f"random weights: {one.label.rpartition(', ' + LABELS[row])[0]}"
+            encoder = f"random weights: {one.label.rpartition(', ' + LOSS_NAMES[row])[0]}"
             panels[rows[row]][encoder] = shown(found.contrast({one.key: 1, usual: -1}, "similarity"))
     return forest("VICReg less InfoNCE, by encoder", panels)
 
@@ -203,7 +203,7 @@ def decoupled(place: int) -> Picture:
 def shares() -> Picture:
     """Scores against the share removed, of two encoders."""
     panels = {}
-    for key, encoder in {OWN: "trained here", START: "tuned start"}.items():
+    for key, encoder in {OWN_PRUNED: "trained here", START_PRUNED: "tuned start"}.items():
         for column, of in score_curves(table("sparse-cse", key), (STS, TRANSFER)).items():
             panels[f"{column}, {encoder}"] = of
     title = "Scores against the share removed"

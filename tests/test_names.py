@@ -1,38 +1,40 @@
-"""A name has one meaning: no class, type or function stands for two things."""
+"""A name has one meaning: no public class, type, constant or function is defined in two modules."""
 
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
 
 from tests.conftest import ROOT
 
-TWICE = {"Answer", "Array", "AtLeastZero", "Positive"}
-"""Type variables and aliases, which mean the same wherever they stand."""
+CONVENTIONS = {
+    "[A-Z][a-z]": {"Answer", "Array", "AtLeastZero", "Positive"},  # type variables and aliases of the same types
+    "[A-Z][A-Z0-9_]*$": {"CLAIMS", "COMMAND", "COMMANDS", "DESCRIBED", "SECTIONS", "STUDY", "T", "TABLES"},
+    "[a-z]": {"check", "compute", "logger", "main", "reads", "register", "router", "summary"},
+}
+"""Kinds of names, and what means the same wherever it stands: parts of studies, stages, command groups and the like."""
 
 
-def test_no_public_class_or_type_is_defined_twice() -> None:
-    places = defaultdict(list)
+def names(node: ast.stmt) -> Iterator[str]:
+    """What a statement defines."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    for part in (part for target in targets if target for part in ast.walk(target)):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+
+
+@pytest.mark.parametrize("kind", CONVENTIONS)
+def test_no_public_name_is_defined_twice(kind: str) -> None:
+    places = defaultdict(set)
     for path in (path for package in ("minbert", "multitask", "studies") for path in (ROOT / package).rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            names = (
-                [node.name] if isinstance(node, ast.ClassDef) else [t.id for t in targets if isinstance(t, ast.Name)]
-            )
-            for name in filter(re.compile("[A-Z][a-z]").match, names):
-                places[name].append(str(path.relative_to(ROOT)))
-    assert {name: found for name, found in places.items() if len(found) > 1 and name not in TWICE} == {}
-
-
-CONVENTIONS = {"check", "compute", "main", "reads", "register", "router", "summary"}
-"""What stages, registries, scripts and routes call their functions, wherever these stand."""
-
-
-def test_no_public_function_is_defined_twice() -> None:
-    places = defaultdict(list)
-    for path in (path for package in ("minbert", "multitask", "studies") for path in (ROOT / package).rglob("*.py")):
-        if path.parent != ROOT / "multitask/cli":  # functions there have the names of their commands
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                    places[node.name].append(str(path.relative_to(ROOT)))
+            if path.parent == ROOT / "multitask/cli" and isinstance(node, ast.FunctionDef):
+                continue  # functions there have the names of their commands
+            for name in filter(re.compile(kind).match, names(node)):
+                places[name].add(str(path.relative_to(ROOT)))
     twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert {name: found for name, found in twice.items() if name not in CONVENTIONS} == {}
+    assert {name: found for name, found in twice.items() if name not in CONVENTIONS[kind]} == {}

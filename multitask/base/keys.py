@@ -23,7 +23,7 @@ FORMAT_VERSION = 7
 NOT_IN_KEY = {"key": False}
 """Metadata of a setting of which only the effect is in the key, as an input."""
 
-LARGEST = 2**33
+LARGEST_FILE = 2**33
 """Bytes of the largest file that a stage reads."""
 
 
@@ -45,9 +45,9 @@ class RunKey:
 def hash_of_file(path: Path) -> str:
     """SHA-256 of a file, 64 hex digits; read again only when its size or times have changed.
 
-    Raises InputError if the file is larger than `LARGEST`: reading it would take minutes, and no stage could hold it.
+    Raises InputError for a file larger than `LARGEST_FILE`: reading it would take minutes, and no stage could hold it.
     """
-    refuse_large(path, LARGEST)
+    refuse_large(path, LARGEST_FILE)
     stat = path.stat()
     return _hash_of_file(path.absolute(), (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 

@@ -19,9 +19,9 @@ from multitask.stages.settings import FinetuneConfig
 if TYPE_CHECKING:
     from multitask.experiments.table_results import PresetResults
 
-SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
+MAIN_SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
 # Only the leading models of a table are scored.
-SETTINGS = FinetuneConfig(keep_task_bests=False)
+TABLE_SETTINGS = FinetuneConfig(keep_task_bests=False)
 
 
 @settings
@@ -29,7 +29,7 @@ class Tables:
     """Which tables, from what, and where."""
 
     tasks_file: Path | None = field(default=None, metadata={"help": TASKS_FILE})
-    schedulers: tuple[str, ...] = SCHEDULERS
+    schedulers: tuple[str, ...] = MAIN_SCHEDULERS
     """For --tasks-file: a row for all tasks together under each of these schedulers; `all`: every installed one."""
     start: str | None = None
     """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default:
@@ -41,7 +41,7 @@ class Tables:
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     """Threads of each new training on a processor, on every machine. Another number rounds sums differently."""
     computing: Computing = field(default_factory=Computing)
-    finetune: FinetuneConfig = SETTINGS
+    finetune: FinetuneConfig = TABLE_SETTINGS
     """For --tasks-file: settings of all rows."""
 
     def load(self) -> Preset:
@@ -51,7 +51,7 @@ class Tables:
         if self.tasks_file is None:
             raise InputError("expected --tasks-file FILE")
         for name in ("untrained", "scheduler", "seed"):
-            if getattr(self.finetune, name) != getattr(SETTINGS, name):
+            if getattr(self.finetune, name) != getattr(TABLE_SETTINGS, name):
                 raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
         return tasks_preset(self.tasks_file, self.start or "all-minilm-l6-v2", self.finetune, self.schedulers)
 

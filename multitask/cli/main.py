@@ -31,7 +31,7 @@ PROG = "multitask"
 LAST = "last"
 """Names the latest run, where a model is expected."""
 HELP = {"--help", "-h", "--help-all"}
-ENTRY_POINTS = "multitask.commands"
+COMMAND_ENTRY_POINTS = "multitask.commands"
 LONGEST_ERROR = 2000
 """Characters of an error that the terminal shows."""
 
@@ -104,7 +104,7 @@ def every_command(name: str = "") -> Iterator[Command | Group]:
     """All commands, or the commands with one name. An entry point replaces our command of the same name."""
     using = (*evaluate.COMMANDS, *use_models.COMMANDS, *serve.COMMANDS)
     ours: tuple[Command | Group, ...] = (*stage_commands().values(), TUNE, *using, data.COMMAND, experiments.COMMAND)
-    others = {command.name: command for command in plugins(ENTRY_POINTS, name)}
+    others = {command.name: command for command in plugins(COMMAND_ENTRY_POINTS, name)}
     yield from (others.get(command.name, command) for command in ours if name in ("", command.name))
     yield from (command for command in others.values() if command.name not in {own.name for own in ours})
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
 
 TOKEN = "MULTITASK_TOKEN"
-LOGGER = logging.getLogger("multitask")
+logger = logging.getLogger("multitask")
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -62,7 +62,7 @@ def serve(options: Serve) -> None:
     app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
     add_page(app, {})
     if token is None and options.host not in LOOPBACK:
-        LOGGER.warning(
+        logger.warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
         )
     _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
@@ -107,7 +107,7 @@ def explore(options: Explore) -> None:
     except InputError as error:
         if named is not None:
             raise
-        LOGGER.warning("the page has no dev sets: %s", error)
+        logger.warning("the page has no dev sets: %s", error)
         dev_sets = {}
     add_page(app, dev_sets)
     with socket.socket() as listening:
@@ -118,7 +118,7 @@ def explore(options: Explore) -> None:
             raise InputError(f"--port {options.port}: {error.strerror}; choose another, or 0 for a free one") from None
         listening.listen()  # a browser that is early waits
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        LOGGER.info("%s (Ctrl-C stops)", address)
+        logger.info("%s (Ctrl-C stops)", address)
         if options.browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _server(app, 1).run(sockets=[listening])

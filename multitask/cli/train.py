@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MODELS = "The models: runs or model folders. Those named first win ties."
 REVISION = "Revision of a hub id: a branch, tag or commit."
-DATA = "Folder with the course's files and other training sentences."
+DATA_HELP = "Folder with the course's files and other training sentences."
 TASKS_FILE = "Tasks file, which declares tasks of your own. Further training sentences come from its folder."
 logger = logging.getLogger("multitask")
 Positive = Annotated[float, Field(gt=0)]
@@ -54,7 +54,7 @@ def stage_command(stage: Stage) -> Command:
             declare(model.option, str | None if model.default is None else str, model.default, model.help)
             declare(model.revision, str | None, None, REVISION)
     if stage.inputs:
-        declare("data", Path, Path("data/sample"), DATA)
+        declare("data", Path, Path("data/sample"), DATA_HELP)
         declare("tasks_file", Path | None, None, TASKS_FILE)
     else:
         declare("model", tuple[str, ...], MISSING, MODELS)

@@ -14,13 +14,12 @@ from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.base.options import Computing
 from multitask.cli.arguments import POSITIONAL, Command
-from multitask.data.tables import Format
+from multitask.data.tables import ROWS_PER_BATCH, Format
 from multitask.models.settings import Pooling
 from multitask.use.hard_negatives import HardNegatives
 
 FOUND = ("query", "rank", "score", "row", "text")
 """Columns of what `search` writes."""
-ROWS_PER_BLOCK = 8192
 
 
 @settings
@@ -292,7 +291,7 @@ def mine(options: Mine) -> None:
             raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")
         rows = mined_rows(pairs, negatives, corpus, options.format)
         with table_writer(options.output, columns) as write:
-            while block := list(islice(rows, ROWS_PER_BLOCK)):
+            while block := list(islice(rows, ROWS_PER_BATCH)):
                 write([dict(zip(columns, row, strict=True)) for row in block])
                 count += len(block)
     print(f"{options.output}: {count} rows; {having} of {len(negatives)} anchors have negatives")

@@ -25,8 +25,8 @@ from minbert.files import atomic_file, read_arrays, sha256_of_file
 from multitask.base.runs import is_run
 
 RECORD = "trained_on.npz"
-MOST_BYTES = 2**24  # of the lines of what is not known
-VERSION = 1  # raise this when `normalised` changes: hashes of different versions cannot be compared
+MOST_UNKNOWN_BYTES = 2**24  # of the lines of what is not known
+HASH_VERSION = 1  # raise this when `normalised` changes: hashes of different versions cannot be compared
 
 Hashes = NDArray[np.uint64]
 
@@ -141,10 +141,10 @@ class TrainedOn:
         path = folder / RECORD
         if not path.is_file():
             return None
-        if not np.array_equal(read_arrays(path, "version")["version"], VERSION):
+        if not np.array_equal(read_arrays(path, "version")["version"], HASH_VERSION):
             return None
         sentences, pairs, unknown = read_arrays(path, "sentences", "pairs", "unknown").values()
-        lines = unknown.ndim == 1 and unknown.dtype.kind == "U" and unknown.nbytes <= MOST_BYTES
+        lines = unknown.ndim == 1 and unknown.dtype.kind == "U" and unknown.nbytes <= MOST_UNKNOWN_BYTES
         if not lines or not _are_hashes(sentences, pairs):
             raise InputError(f"{path}: damaged; delete it and run the command of this run again")
         return cls(sentences, pairs, tuple(unknown.tolist()))
@@ -155,7 +155,7 @@ class TrainedOn:
             return
         unknown = np.array(self.unknown, np.str_)
         with atomic_file(folder / RECORD) as temporary, temporary.open("wb") as file:
-            np.savez(file, version=np.array(VERSION), sentences=self.sentences, pairs=self.pairs, unknown=unknown)
+            np.savez(file, version=np.array(HASH_VERSION), sentences=self.sentences, pairs=self.pairs, unknown=unknown)
 
     def __or__(self, other: "TrainedOn") -> "TrainedOn":
         """The union of two records."""

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from minbert.errors import DiskFullError, InputError
 from minbert.files import atomic_file, atomic_folder, sha256_of_file
 
-LOGGER = logging.getLogger("multitask")
+logger = logging.getLogger("multitask")
 ATTEMPTS = 5
 TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
@@ -74,7 +74,7 @@ def _is_present(source: PublishedFile, path: Path) -> bool:
         return False
     if not _has_checksum(path, source.checksum):
         raise InputError(f"{path}: this file is not the published one; move it away or fetch into another folder")
-    LOGGER.info("%s: already there", path)
+    logger.info("%s: already there", path)
     return True
 
 
@@ -113,8 +113,8 @@ def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_s
     )
 
 
-CHECKOUT = Path(__file__).parents[2] / "data"
-SHARED = "share/minbert-multitask"
+CHECKOUT_DATA = Path(__file__).parents[2] / "data"
+INSTALLED_DATA = "share/minbert-multitask"
 """Where an installed package keeps the data, below the environment's folder (see `data-files` in pyproject.toml)."""
 FOLDERS = ("sample", "own")
 
@@ -138,14 +138,14 @@ def copy_sample(folder: Path) -> list[Path]:
 
 def _bundled(name: str) -> Iterator[Path]:
     """The files of one of the `FOLDERS`, from the checkout if there is one, else from the installed package."""
-    if (CHECKOUT / name).is_dir():
-        yield from sorted((CHECKOUT / name).iterdir())
+    if (CHECKOUT_DATA / name).is_dir():
+        yield from sorted((CHECKOUT_DATA / name).iterdir())
         return
     try:
         installed = files("minbert-multitask") or []
     except PackageNotFoundError:
         installed = []
-    found = [Path(str(file.locate())) for file in installed if f"{SHARED}/{name}/" in file.as_posix()]
+    found = [Path(str(file.locate())) for file in installed if f"{INSTALLED_DATA}/{name}/" in file.as_posix()]
     if not found:
         raise InputError(
             "the sample data is not installed; install the package from a wheel, or take data/ of a checkout"

@@ -17,7 +17,7 @@ TableCells = Sequence[Sequence[str]]
 """Cells of a table, the header first. All columns but the first ones are aligned right."""
 MINUS = "−"  # as wide as a plus sign, unlike a hyphen
 
-LATEX = {
+LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -55,8 +55,8 @@ def latex(value: object) -> str:
 
 
 def _latex_sign(sign: str) -> str:
-    if sign in LATEX:
-        return LATEX[sign]
+    if sign in LATEX_ESCAPES:
+        return LATEX_ESCAPES[sign]
     if sign.isspace():
         return " "
     plain = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()

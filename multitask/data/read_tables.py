@@ -25,10 +25,10 @@ from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated
 from multitask.data.tables import (
-    MOST_BYTES,
+    MAX_LINE,
     ROWS_PER_BATCH,
     SEPARATORS,
-    UNSUSPECTED,
+    UNSUSPECTED_BYTES,
     FileRow,
     Format,
     MissingSplitError,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FRAME = "the data frame"
 
-csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
+csv.field_size_limit(MAX_LINE)  # by default, a sentence of more than 131,072 characters is an error
 
 
 def open_table(
@@ -196,7 +196,7 @@ def _json_lines(path: Path, file_format: Format, on_problem: OnProblem) -> OpenT
     first = []
     for found in islice(rows, ROWS_PER_BATCH):
         first.append(found)
-        if size > MOST_BYTES:  # objects may take fifty times the bytes of their lines
+        if size > MAX_LINE:  # objects may take fifty times the bytes of their lines
             break
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
@@ -236,8 +236,8 @@ def _parquet(path: Path, *_: object) -> OpenTable:
         refuse_expansion(path, sum(group.total_byte_size for group in groups))
         chunks = (group.column(index) for group in groups for index in range(group.num_columns))
         values = sum(chunk.num_values for chunk in chunks)  # lists of nothing have elements, but no bytes
-        refuse_expansion(path, values, unsuspected=UNSUSPECTED, unit="values")
-        rows_per_batch = min(ROWS_PER_BATCH, max(1, UNSUSPECTED * metadata.num_rows // max(1, values)))
+        refuse_expansion(path, values, unsuspected=UNSUSPECTED_BYTES, unit="values")
+        rows_per_batch = min(ROWS_PER_BATCH, max(1, UNSUSPECTED_BYTES * metadata.num_rows // max(1, values)))
         texts = [
             column.path
             for column in metadata.schema
@@ -295,7 +295,7 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
     import openpyxl
 
     # Styles and the like become objects of a hundred times their bytes.
-    read_or_refuse(path, partial(refuse_expanding_archive, unsuspected=UNSUSPECTED))
+    read_or_refuse(path, partial(refuse_expanding_archive, unsuspected=UNSUSPECTED_BYTES))
     size = 0
     try:
         with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
@@ -308,7 +308,7 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
             sheet.reset_dimensions()  # what it says of its size may be wrong
             for number, row in enumerate(sheet.rows, start=1):
                 size += max(1, len(row))
-                refuse_expansion(path, size, unsuspected=UNSUSPECTED, unit="cells")
+                refuse_expansion(path, size, unsuspected=UNSUSPECTED_BYTES, unit="cells")
                 cells = ["" if cell.data_type == "e" else _written(cell.value, file_format.decimal) for cell in row]
                 while cells and not cells[-1]:
                     cells.pop()

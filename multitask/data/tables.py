@@ -17,21 +17,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from minbert.errors import InputError, did_you_mean, install_with
-from minbert.files import refuse_expansion
+from minbert.files import MOST_NAMES, refuse_expansion
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import LOGGER, listed, plain, quote, read_or_refuse, reason, repeated
+from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-MOST_NAMES = 1000
-"""Names in objects that an error chooses from."""
 TYPED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((".jsonl", ".jsonlines", ".txt"), ("encoding",)),
     ".parquet": (),
     ".xlsx": ("sheet", "skip_rows"),
 }
-"""Formats other than delimited text, and what may be set of them, besides `LABELS`."""
-LABELS = ("decimal", "missing")
+"""Formats other than delimited text, and what may be set of them, besides `LABEL_SETTINGS`."""
+LABEL_SETTINGS = ("decimal", "missing")
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 MOST_COLUMNS = 100_000
@@ -88,13 +86,13 @@ class Format:
     def of_form(self, form: str) -> "Format":
         """What holds for another file too, given its format as a suffix."""
         if form in TYPED:
-            return Format(**{n: getattr(self, n) for n in (*LABELS, *TYPED[form]) if n != "encoding"})
+            return Format(**{n: getattr(self, n) for n in (*LABEL_SETTINGS, *TYPED[form]) if n != "encoding"})
         return replace(self, sheet=None, separator=None if form == ".tsv" else self.separator)
 
     def idle(self, form: str) -> list[str]:
         """What is set, but means nothing to files of a format, given as a suffix."""
         typed = form in TYPED and not (form == ".txt" and self.separator)
-        return [n for n in self.changed() if (n not in (*LABELS, *TYPED[form]) if typed else n == "sheet")]
+        return [n for n in self.changed() if (n not in (*LABEL_SETTINGS, *TYPED[form]) if typed else n == "sheet")]
 
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""
@@ -201,7 +199,7 @@ class OpenTable:
             rows, on = ("row", "line") if len(numbers) == 1 else ("rows", "lines")
             on = on if self.by_line else rows
             shown = listed(numbers[:5]) + (", ..." if len(numbers) > 5 else "")
-            LOGGER.warning("%s: %s %d %s %s (%s %s)", self.name, action, len(numbers), rows, lack, on, shown)
+            logger.warning("%s: %s %d %s %s (%s %s)", self.name, action, len(numbers), rows, lack, on, shown)
 
     def has(self, column: str) -> bool:
         """Whether it has a column, or a name with dots."""
@@ -237,11 +235,11 @@ def _names_in(row: FileRow) -> Iterator[str]:
             yield from (f"{name}.{inner}" for inner in chain(value, _names_in(value)))
 
 
-MOST_BYTES = 1 << 24
-"""A longer line is taken for a file that is not text by lines."""
+MAX_LINE = 1 << 24
+"""Bytes. A longer line is taken for a file that is not text by lines."""
 ROWS_PER_BATCH = 8192
 GZIP = ".gz"
-UNSUSPECTED = 1 << 21
+UNSUSPECTED_BYTES = 1 << 21
 """Decompressed bytes from which on the file's own size counts: more blank lines would take many seconds."""
 
 
@@ -267,7 +265,7 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
         number = size = 0
         while True:
             try:
-                raw = file.readline(MOST_BYTES + 1) if decoded is None else decoded.readline(MOST_BYTES + 1).encode()
+                raw = file.readline(MAX_LINE + 1) if decoded is None else decoded.readline(MAX_LINE + 1).encode()
             except UnicodeError as error:
                 raise InputError(f"{path}: not {encoding} ({reason(error)}); set another encoding") from None
             except (OSError, EOFError, zlib.error) as error:
@@ -276,14 +274,14 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                 return
             number += 1
             size += len(raw)
-            if size > UNSUSPECTED and compressed:
-                refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED)
+            if size > UNSUSPECTED_BYTES and compressed:
+                refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED_BYTES)
             yield _decode(raw, f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
 
 
 def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
-    if len(raw) > MOST_BYTES:
-        raise InputError(f"{place}: the line has more than {MOST_BYTES:,} bytes; expected text in lines")
+    if len(raw) > MAX_LINE:
+        raise InputError(f"{place}: the line has more than {MAX_LINE:,} bytes; expected text in lines")
     body = raw.removeprefix(codecs.BOM_UTF8) if first else raw
     try:
         text = body.decode(encoding)

@@ -19,14 +19,14 @@ from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.scores import score_text
 from multitask.tasks.task import Task
 
-BINS = 10
-SAMPLES = 2000
+CONFIDENCE_BINS = 10
+F1_SAMPLES = 2000
 
 RightOrWrong = NDArray[np.bool_]
 
 
 def calibration(
-    confidence: NDArray[np.float64], right: RightOrWrong, bins: int = BINS
+    confidence: NDArray[np.float64], right: RightOrWrong, bins: int = CONFIDENCE_BINS
 ) -> tuple[float, pandas.DataFrame]:
     """Compare the probability of each prediction, [rows], with whether it is right, [rows].
 
@@ -67,14 +67,14 @@ def class_scores(predicted: RightOrWrong, gold: RightOrWrong, labels: Sequence[s
         A line for each label, with `class`, its name, `rows`, the number of rows that have it, `precision`, NaN if it
         is never predicted, `recall`, NaN if no row has it, `f1`, NaN if it is neither predicted nor occurs, `f1_low`
         and `f1_high`, the 95% interval of F1 from resampled rows (percentiles of the bootstrap), and `f1_left_out`, the
-        number of these `SAMPLES` resamples in which it is neither predicted nor occurs.
+        number of these `F1_SAMPLES` resamples in which it is neither predicted nor occurs.
     """
     size = len(gold)
     hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
     # F1 depends on the rows only through these counts, so the counts are resampled: memory does not grow with the rows.
     cells = np.stack([hits, called - hits, there - hits, size - called - there + hits], axis=1)  # [labels, 4]
     draws = generator(seed, "resampled rows of class scores", size)
-    drawn = np.moveaxis(draws.multinomial(size, cells / size, (SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
+    drawn = np.moveaxis(draws.multinomial(size, cells / size, (F1_SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
     f1, resampled = _f1(hits, called, there), _f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2])
     numbers = [Uncertain(value, values) for value, values in zip(f1, resampled.T, strict=True)]
     low, high = zip(*(number.interval() for number in numbers), strict=True)

@@ -83,7 +83,7 @@ def sts_scores(
     }
 
 
-CHUNK = 1024
+SENTENCES_PER_CHUNK = 1024
 SIMILARITY_DIGITS = 9
 """Recorded measures are rounded to these. Later digits depend on the number of threads."""
 SIMILARITY_MEASURES = ("alignment", "uniformity")
@@ -129,8 +129,8 @@ def uniformity_in_chunks(sentences: UnitVectors, t: float = 2.0) -> float:
     """Log mean_{i<j} e^{-t‖x_i − x_j‖²} (Wang & Isola 2020, section 4.1.2), in chunks of rows."""
     count, total = len(sentences), 0.0
     vectors = sentences.astype(np.float32)
-    for start in range(0, count, CHUNK):
-        later = vectors[start:] @ vectors[start : start + CHUNK].T  # [rest, chunk] cosines
+    for start in range(0, count, SENTENCES_PER_CHUNK):
+        later = vectors[start:] @ vectors[start : start + SENTENCES_PER_CHUNK].T  # [rest, chunk] cosines
         total += np.tril(np.exp(2 * t * (later - 1)), k=-1).sum(dtype=np.float64)  # ‖x − y‖² = 2 − 2 x·y
     return float(np.log(total / (count * (count - 1) / 2)))
 

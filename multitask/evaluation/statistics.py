@@ -178,7 +178,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-CHUNK = 200_000  # number of weights that are computed at once, so that they fit into the processor's cache
+WEIGHTS_PER_CHUNK = 200_000  # number of weights that are computed at once, so that they fit into the processor's cache
 
 
 def resampled_scores(
@@ -205,12 +205,12 @@ def resampled_scores(
     Returns:
         [samples, models].
     """
-    score = SCORES[metric, labels.ndim]
+    score = SCORE_FUNCTIONS[metric, labels.ndim]
     if metric in ("macro_f1", "matthews") and labels.ndim == 1:
         score = partial(score, classes=classes or int(max(labels.max(), predictions.max())) + 1)
     size, parts = len(labels), []
-    for start in range(0, samples, max(1, CHUNK // size)):
-        rows = min(max(1, CHUNK // size), samples - start)
+    for start in range(0, samples, max(1, WEIGHTS_PER_CHUNK // size)):
+        rows = min(max(1, WEIGHTS_PER_CHUNK // size), samples - start)
         drawn = draws.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
         parts.append(score(counts / size, labels, predictions))
@@ -353,7 +353,7 @@ def _moments(weights: Values, values: NDArray[Any]) -> tuple[Values, Values, Val
 
 ScoreFunction = Callable[..., Values]
 """From weights [samples, examples], labels and all models' predictions to scores [samples, models]."""
-SCORES: dict[tuple[Metric, int], ScoreFunction] = {
+SCORE_FUNCTIONS: dict[tuple[Metric, int], ScoreFunction] = {
     ("accuracy", 1): _accuracy,
     ("macro_f1", 1): _class_f1,
     ("matthews", 1): _matthews,

@@ -24,7 +24,7 @@ from multitask.tasks.labels import NUMBER
 from multitask.tasks.read_examples import load_rows
 
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-FEWEST = 10
+FEWEST_OF_CLASS = 10
 """Rows that a sample keeps of each class: one for each fold."""
 SAME_MEANING = 4.0
 """Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
@@ -72,7 +72,7 @@ class LabelledRows:
             share = min(1.0, limit / of_split.sum())
             for label in np.unique(self.labels[of_split]):
                 places = np.flatnonzero(of_split & (self.labels == label))
-                rows[places] = drawn_places(len(places), max(round(share * len(places)), FEWEST))
+                rows[places] = drawn_places(len(places), max(round(share * len(places)), FEWEST_OF_CLASS))
         return self.only(rows)
 
 

@@ -24,7 +24,7 @@ from multitask.experiments.results import TableScores
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a88a00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one more than colours, so that the eighth line looks like no other
 GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
-OURS, PUBLISHED = COLOURS[0], COLOURS[1]
+OURS, THEIRS = COLOURS[0], COLOURS[1]
 ACROSS = 4
 """The most panels beside each other."""
 LETTERS = 11
@@ -197,7 +197,7 @@ def intervals(
         if any(len(found.singles) > 1 for found in of_all):
             marks += drawn[0, 0].plot([], [], ".", color=OURS, alpha=0.45, label="each seed")
         if any(np.isfinite(found.published) for found in of_all):
-            marks += drawn[0, 0].plot([], [], "D", color=PUBLISHED, markerfacecolor="none", label="published")
+            marks += drawn[0, 0].plot([], [], "D", color=THEIRS, markerfacecolor="none", label="published")
         figure.legend(handles=marks, loc="upper left", ncols=4, fontsize=9, borderaxespad=0)
 
     return render(draw, (width, height), title, margins)
@@ -208,7 +208,7 @@ def _interval(axes: Axes, place: float, found: Interval) -> None:
         axes.plot(found.singles, [place + 0.28] * len(found.singles), ".", color=OURS, alpha=0.45, markersize=5)
     axes.plot([found.low, found.high], [place, place], color=OURS, linewidth=1.6)
     axes.plot(found.value, place, "o", color=OURS, markersize=5, markerfacecolor="none" if found.hollow else OURS)
-    axes.plot(found.published, place, "D", color=PUBLISHED, markerfacecolor="none", markersize=6)
+    axes.plot(found.published, place, "D", color=THEIRS, markerfacecolor="none", markersize=6)
 
 
 def render(
@@ -255,7 +255,7 @@ def standalone(picture: Picture) -> str:
 
 LEAST = 3
 """Values that a parameter needs for a picture of its own."""
-NAMES = {
+PARAMETERS = {
     "rate": "learning rate, multiples of the default one",
     "share": "share removed",
     "limit": "sentences",
@@ -310,7 +310,7 @@ def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float,
         cells, heading = table.column(place), table.description.columns[place].heading
         drawn = {name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in of.items()] for name, of in rows.items()}
         panels[heading] = {name: sorted(p for p in of if np.isfinite(p[1])) for name, of in drawn.items()}
-    axis, title = NAMES.get(parameter, parameter.replace("_", " ")), f"{table.description.title}, by {parameter}"
+    axis, title = PARAMETERS.get(parameter, parameter.replace("_", " ")), f"{table.description.title}, by {parameter}"
     svg = lines(panels, f"{axis} (95% intervals)", title, places=[f"{value:g}" for value in values])
     return Picture(svg, title)
 
@@ -325,7 +325,7 @@ def _lines(table: TableScores, parameter: str) -> dict[str, dict[float, str]]:
     for row, point in table.rows.point.items():
         if _is_number(point.get(parameter)):
             others = {name: value for name, value in point.items() if name != parameter}
-            name = ", ".join(f"{NAMES.get(k, k)} {v}" if _is_number(v) else str(v) for k, v in others.items())
+            name = ", ".join(f"{PARAMETERS.get(k, k)} {v}" if _is_number(v) else str(v) for k, v in others.items())
             lines[name or parameter][point[parameter]] = str(row)
     return {name: of for name, of in lines.items() if len(of) >= LEAST}
 

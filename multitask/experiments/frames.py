@@ -27,19 +27,19 @@ from multitask.experiments.tables import OVERALL, PresetRecord
 from multitask.stages.settings import HELD_OUT
 
 SCORES, ANSWERS = "scores.parquet", "answers.parquet"
-VERSION = b"1"
+FRAME_VERSION = b"1"
 """Of the file of scores."""
 TRAINING, EMBEDDINGS, MEAN = "training", "embeddings", "mean"
 """Sources that are no tasks, and the measure of a mean over tasks."""
 FACTS = "facts"
 """The measure of the line that has what is no number."""
-OVERLAP = "overlap: "
+OVERLAP_PREFIX = "overlap: "
 """Begins measures of how many scored examples a model was trained on, and of its score on the others."""
 RANDOM_WEIGHTS = "random weights"
 """The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
 unless the stage learns one, are those of the preset's start weights."""
 _TEXT, _WHOLE = pyarrow.string(), pyarrow.int64()
-LINE: Final = pyarrow.schema(
+SCORE_LINE: Final = pyarrow.schema(
     {"table": _TEXT, "row": _TEXT, "label": _TEXT, "seed": _WHOLE, "step": _WHOLE, "source": _TEXT, "measure": _TEXT}
     | {"value": pyarrow.float64(), "text": _TEXT}
 )
@@ -114,7 +114,7 @@ class RunResult(RunFacts):
         others (`clean`; missing if too few are left). Empty if that is not known.
         """
         found = self.numbers.get(task, {}).items()
-        return {name.removeprefix(OVERLAP): value for name, value in found if name.startswith(OVERLAP)}
+        return {name.removeprefix(OVERLAP_PREFIX): value for name, value in found if name.startswith(OVERLAP_PREFIX)}
 
     @property
     def steps(self) -> int | None:
@@ -155,7 +155,7 @@ class RunResult(RunFacts):
         if geometry := _numbers(evaluation.get("geometry") or {}):
             numbers[EMBEDDINGS] = geometry
         for task, overlap in evaluation.get("overlap", {}).items():
-            numbers[task] |= {f"{OVERLAP}{name}": value for name, value in _numbers(overlap).items()}
+            numbers[task] |= {f"{OVERLAP_PREFIX}{name}": value for name, value in _numbers(overlap).items()}
         tables = {task: len(measured.get("confusion", ())) for task, measured in evaluation["metrics"].items()}
         weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
         chosen = [task for member in members for task in member["scores"]]
@@ -237,9 +237,9 @@ class GridFrames:
         Raises:
             InputError: no scores, a damaged file, or one of another version.
         """
-        found = _read_frame(scores, LINE)
+        found = _read_frame(scores, SCORE_LINE)
         about = found.schema.metadata or {}
-        if about.get(b"version") != VERSION:
+        if about.get(b"version") != FRAME_VERSION:
             raise InputError(f"{scores}: written by another version")
         record: PresetRecord = read_as(PresetRecord, about[b"record"].decode(), scores)
         arrays = _read_answers(answers) if answers is not None else {}
@@ -257,12 +257,12 @@ class GridFrames:
         record = adapter(PresetRecord).dump_json(replace(self.record, runs=others))
         labels = {(table.key, row.key): row.label for table in self.record.tables for row in table.rows}
         lines = [line for run in self.runs for line in _lines(run, labels[run.table, run.row])]
-        columns = list(zip(*lines, strict=True)) or [()] * len(LINE)
+        columns = list(zip(*lines, strict=True)) or [()] * len(SCORE_LINE)
         table = pyarrow.table(
-            [pyarrow.array(of, line.type) for of, line in zip(columns, LINE, strict=True)], schema=LINE
+            [pyarrow.array(of, line.type) for of, line in zip(columns, SCORE_LINE, strict=True)], schema=SCORE_LINE
         )
         with atomic_file(file) as temporary:
-            table = table.replace_schema_metadata({b"version": VERSION, b"record": record})
+            table = table.replace_schema_metadata({b"version": FRAME_VERSION, b"record": record})
             parquet.write_table(table, temporary, compression="zstd", compression_level=9)
 
     def of_table(self, key: str) -> dict[str, tuple[RunResult, ...]]:
@@ -315,7 +315,7 @@ def _read_frame(file: Path, schema: pyarrow.Schema) -> pyarrow.Table:
 
 
 def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path: Path) -> Iterator[RunResult]:
-    columns = zip(*(found.column(name).to_pylist() for name in LINE.names), strict=True)
+    columns = zip(*(found.column(name).to_pylist() for name in SCORE_LINE.names), strict=True)
     for _, lines in groupby(columns, key=lambda line: (*line[:2], line[3])):
         numbers: dict[int | None, dict[str, dict[str, float]]] = {}
         for *_, step, source, measure, value, text in lines:

@@ -207,7 +207,7 @@ def html_page(markdown: str, pictures: Pictures) -> str:
     return _templates(TEMPLATES).get_template("page.html.jinja").render(title=title, body=Markup(body))
 
 
-LONGEST = 120
+LETTERS_SHOWN = 120
 """Letters of an example's text."""
 
 
@@ -267,7 +267,7 @@ def _first_example(run: RunResult, task: str, data: Path) -> str:
     if not same or (has_classes and predictions.dtype.kind == "f"):
         return ""
     texts = (column[0] for column in examples.sentences)
-    shown = " / ".join(text if len(text) <= LONGEST else f"{text[:LONGEST]}…" for text in texts)
+    shown = " / ".join(text if len(text) <= LETTERS_SHOWN else f"{text[:LETTERS_SHOWN]}…" for text in texts)
     gold, said = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
     return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {said}.")
 

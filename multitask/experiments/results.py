@@ -28,7 +28,7 @@ from multitask.evaluation.statistics import LEVEL
 from multitask.evaluation.text_tables import SEEN
 from multitask.tasks.scores import LOWER_IS_BETTER
 
-VERSION = 6
+RESULTS_VERSION = 6
 """Of the file."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
@@ -171,7 +171,7 @@ class Results:
         if about is None:
             raise _foreign(path, "another Parquet file")
         text = about.decode(errors="replace")
-        if read_as(dict[str, Any], text, path).get("version") != VERSION:
+        if read_as(dict[str, Any], text, path).get("version") != RESULTS_VERSION:
             raise _foreign(path, "written by another version")
         if {one.name: one.type for one in found.schema} != LINE:
             raise _foreign(path, "with other columns")
@@ -181,7 +181,7 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write the file, atomically."""
-        descriptions = _Descriptions(VERSION, tuple(table.description for table in self.tables))
+        descriptions = _Descriptions(RESULTS_VERSION, tuple(table.description for table in self.tables))
         about = json.dumps(asdict(descriptions), ensure_ascii=False).encode()
         lines = pyarrow.Table.from_pandas(self.to_pandas(), pyarrow.schema(list(LINE.items())), preserve_index=False)
         with atomic_file(path) as temporary:

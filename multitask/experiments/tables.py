@@ -14,14 +14,13 @@ from multitask.base.keys import FORMAT_VERSION
 from multitask.base.runs import Run, Weights, check_names
 from multitask.stages.registry import stage_named
 from multitask.stages.settings import EvaluateConfig
+from multitask.tasks import MAIN_TASKS
 
 TableKind = Literal["table", "curves", "simulations"]
 PointValue = str | int | float | bool | None | tuple[str, ...]
 Point = Mapping[str, PointValue]
 """The parameters that tell a row from the others, by name."""
 OVERALL = "overall"
-MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
-"""The course's tasks, which the papers' tables are about."""
 OWN_TASKS: Final = "tasks"
 """The table of a tasks file, and the preset that runs it."""
 
@@ -197,7 +196,7 @@ START_NOTES = {
 }
 """What a reader of scores must know, by the name of the start weights."""
 
-SCORES = ("evaluate", "suites", "ensemble")
+SCORED_BY = ("evaluate", "suites", "ensemble")
 """Stages whose runs hold a row's scores and predictions. Ensembles are their own evaluation; simulations have none."""
 
 
@@ -215,7 +214,7 @@ class RecordedRun:
     @property
     def evaluation(self) -> str | None:
         """Name of the run with its scores and predictions, if it is complete."""
-        return self.chain[-1] if self.chain and self.chain[-1].startswith(tuple(f"{s}-" for s in SCORES)) else None
+        return self.chain[-1] if self.chain and self.chain[-1].startswith(tuple(f"{s}-" for s in SCORED_BY)) else None
 
     @property
     def model(self) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.messages import LOGGER, listed, quote
+from multitask.data.messages import listed, logger, quote
 from multitask.data.texts import visible_text
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled
@@ -88,7 +88,7 @@ def warn_of_empty_texts(columns: Sequence[Sequence[str]]) -> None:
     if empty := [number for number, row in enumerate(zip(*columns, strict=True)) if not all(row)]:
         unit = "row" if len(empty) == 1 else "rows"
         shown = listed(empty, most=5)
-        LOGGER.warning("predicted %d %s with an empty text (%s %s, counted from 0)", len(empty), unit, unit, shown)
+        logger.warning("predicted %d %s with an empty text (%s %s, counted from 0)", len(empty), unit, unit, shown)
 
 
 def cell_text(value: Any) -> Any:

@@ -30,7 +30,7 @@ from multitask.models.model_folder import stored_pooling
 from multitask.models.settings import Pooling
 
 # Files of a model; pickles are left out on purpose.
-FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model")
 
 # Module lists of sentence-transformers' folders that `SentenceEncoder` can compute, and settings that it cannot.
 PLAIN = ("Transformer, Pooling", "Transformer, Pooling, Normalize")
@@ -112,7 +112,7 @@ class SentenceTransformersEncoder:
         refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
-        files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
+        files = {path for pattern in PATTERNS for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
         self.counts = TextCounts()  # the library counts nothing
@@ -163,7 +163,7 @@ class SentenceTransformersEncoder:
 
 def _fetch(name: str, revision: str | None) -> Path:
     with hub_errors(name, revision):
-        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=list(PATTERNS)))
 
 
 def _refuse_pickles(folder: Path) -> None:

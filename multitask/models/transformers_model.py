@@ -23,7 +23,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, refuse_unfit
 from multitask.data.messages import reason
 
-LONGEST = 512
+DEFAULT_MAX_LENGTH = 512
 """Tokens of a sentence where neither tokenizer nor architecture has a limit."""
 
 
@@ -108,7 +108,7 @@ class TransformersModel(nn.Module):
             raise InputError(f"{folder}: the weights lack {', '.join(missing[:3])}")
         refuse_not_finite(model.state_dict(), folder)
         longest = min(tokenizer.model_max_length, _positions(model))
-        ours = _ours(tokenizer, LONGEST if longest == UNLIMITED else longest, folder)
+        ours = _ours(tokenizer, DEFAULT_MAX_LENGTH if longest == UNLIMITED else longest, folder)
         refuse_unfit(ours, config.vocab_size)
         return cls(model, ours.max_length).eval(), ours
 

@@ -103,7 +103,7 @@ async def _discard(receive: Receive) -> None:
 
 logger = logging.getLogger("multitask")
 
-DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
+API_DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 
 
 def create_app(
@@ -132,7 +132,7 @@ def create_app(
 
     app = FastAPI(
         title="minBERT Multitask",
-        description=DESCRIPTION,
+        description=API_DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from another host
         redoc_url=None,

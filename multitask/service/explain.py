@@ -39,7 +39,7 @@ from multitask.training.settings import ObjectiveConfig
 
 MOST_WORDS = 120
 """By occlusion, each word costs a prediction. Words after these are shown without an effect."""
-STEPS = 50
+QUADRATURE_POINTS = 50
 """Points of the quadrature (Gauss-Legendre)."""
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -87,7 +87,7 @@ def occlusion(whole: Prediction, partial: Sequence[Prediction], words: int) -> E
 
 
 def integrated_gradients(
-    model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int = STEPS
+    model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int = QUADRATURE_POINTS
 ) -> Effects:
     """Attribute a number of a task's prediction for a sentence or pair to its words; see `explained_number`.
 

@@ -52,7 +52,7 @@ Dogs are running by the sea.
 A man is playing a guitar.
 A man plays the flute.
 The stock market fell on Monday."""
-COLOURS = ["#0b72c4", "#d1571c", "#2a8c5a", "#a2429e", "#b08a00", "#138a92", "#c43b55", "#6a5acd", "#7a6a4f", "#5f8f1f"]
+PALETTE = ["#0b72c4", "#d1571c", "#2a8c5a", "#a2429e", "#b08a00", "#138a92", "#c43b55", "#6a5acd", "#7a6a4f", "#5f8f1f"]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",  # no script at all
@@ -340,8 +340,8 @@ def _lines(text: str) -> list[str]:
 def _colours(labels: Iterable[str]) -> dict[str, str]:
     """The colour of each label in order: its own, or of many labels a shade between blue and red."""
     ordered = class_order(labels)
-    if len(ordered) <= len(COLOURS):
-        return dict(zip(ordered, COLOURS, strict=False))
+    if len(ordered) <= len(PALETTE):
+        return dict(zip(ordered, PALETTE, strict=False))
     return {label: f"hsl({220 - 220 * i / (len(ordered) - 1):.0f} 65% 50%)" for i, label in enumerate(ordered)}
 
 

@@ -28,9 +28,9 @@ from multitask.models.settings import HeadsConfig
 from multitask.service.batching import Batcher, Input, Metrics
 from multitask.service.limits import Limits
 
-LONGEST_ERROR = 600
+ERROR_LETTERS = 600
 """Characters of an error that an answer shows."""
-DIMENSIONS = "Keep so many numbers of each embedding, the first ones. Default: all."
+DIMENSIONS_HELP = "Keep so many numbers of each embedding, the first ones. Default: all."
 
 MOST_FIELDS = 100
 """Fields of a request; each unknown one is an error of a kilobyte."""
@@ -99,7 +99,7 @@ class EmbedRequest(Asking):
     """Sentences to embed."""
 
     texts: Texts = Field(examples=[["Two dogs run.", "A cat sleeps."]])
-    dimensions: StrictInt | None = Field(None, description=DIMENSIONS)
+    dimensions: StrictInt | None = Field(None, description=DIMENSIONS_HELP)
     normalize: StrictBool = Field(False, description="Scale every embedding to length 1.")
 
 
@@ -130,7 +130,7 @@ class OpenAIRequest(BaseModel):
     input: str | Texts = Field(examples=["Two dogs run."], description="Texts, not token ids.")
     model: str = Field(description="Name of the model.")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: StrictInt | None = Field(None, description=DIMENSIONS)
+    dimensions: StrictInt | None = Field(None, description=DIMENSIONS_HELP)
 
 
 class TaskDescription(Message):
@@ -162,7 +162,7 @@ def json_response(content: Any) -> Response:
 def problem(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error as JSON. Of a long one, the beginning says where, and the end what was expected."""
     # A request's own text may be a part of the error: it may be long, and not every text has a UTF-8 form.
-    text = error if len(error) <= LONGEST_ERROR else f"{error[: LONGEST_ERROR // 2]} ... {error[-LONGEST_ERROR // 2 :]}"
+    text = error if len(error) <= ERROR_LETTERS else f"{error[: ERROR_LETTERS // 2]} ... {error[-ERROR_LETTERS // 2 :]}"
     content = to_json({"error": text.encode("utf-8", "replace").decode()})
     return Response(content, status, headers, media_type="application/json")
 

@@ -40,7 +40,7 @@ from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
 
 logger = logging.getLogger("multitask")
 
-CHUNK = 256  # sentences whose cosines with all others are in memory
+COSINE_ROWS = 256  # sentences whose cosines with all others are in memory
 
 distil = partial(run_stage, DISTIL)
 """Train a student on its teachers' estimates; the models are the student's start weights and then the teachers."""
@@ -192,8 +192,8 @@ def mined_pairs(encoder: SentenceEncoder, examples: Examples, neighbours: int) -
     embeddings = embeddings_of(encoder, encoder.tokenised(single))[:, 0]
     units = F.normalize(torch.from_numpy(embeddings).to(encoder.runtime.device))
     nearest: list[list[int]] = []
-    for start in range(0, len(texts), CHUNK):
-        cosines = units[start : start + CHUNK] @ units.T  # [CHUNK, texts]
+    for start in range(0, len(texts), COSINE_ROWS):
+        cosines = units[start : start + COSINE_ROWS] @ units.T  # [COSINE_ROWS, texts]
         cosines.diagonal(start).fill_(-torch.inf)
         nearest += cosines.topk(min(neighbours, len(texts) - 1)).indices.tolist()
     gold = {frozenset(pair) for pair in zip(*examples.sentences, strict=True)}

@@ -35,7 +35,7 @@ from multitask.tasks.sources import source_named
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Batch, Evaluation, SourceTraining, Update, losses_of
 
-SOURCE = "mlm"
+MASKED_TEXTS = "mlm"
 
 
 mlm = partial(run_stage, MLM)
@@ -84,7 +84,7 @@ class MaskedTraining(SourceTraining):
         self.training, self.dev = self._source(training), self._source(dev)
         self.hashes = hashes
         module = nn.ModuleDict({"encoder": begin.encoder.model, "head": head}).to(begin.encoder.runtime.device)
-        super().__init__(module, begin.encoder, {SOURCE: self.training})
+        super().__init__(module, begin.encoder, {MASKED_TEXTS: self.training})
 
     def _source(self, sentences: list[str]) -> MaskedSource:
         encoder, config = self.begin.encoder, self.config
@@ -95,14 +95,14 @@ class MaskedTraining(SourceTraining):
 
     @property
     def sentences(self) -> Mapping[str, Sequence[Hashes]]:
-        return {SOURCE: [self.hashes]}
+        return {MASKED_TEXTS: [self.hashes]}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)
-        rows = epoch_rows(size, size, epoch, self.config.seed, SOURCE)
+        rows = epoch_rows(size, size, epoch, self.config.seed, MASKED_TEXTS)
         order = generator(self.config.seed, "order of masked batches", epoch)
         batches = batches_of_similar_length(rows, self.training.lengths, self.config.batch_size, order)
-        return [(Batch(SOURCE, rows),) for rows in batches]
+        return [(Batch(MASKED_TEXTS, rows),) for rows in batches]
 
     def evaluate(self) -> Evaluation:
         """Loss, perplexity and accuracy on held-out sentences, with the same masks every time."""
@@ -110,17 +110,17 @@ class MaskedTraining(SourceTraining):
             return Evaluation({}, {})
         self.dev.generator = torch.Generator().manual_seed(torch_seed(self.config.seed, "masks of held-out sentences"))
         batches = list(batches_by_tokens(self.dev.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
-        updates = [(Batch(SOURCE, rows),) for rows in batches]
-        seen = [losses_of(self.encoder, {SOURCE: self.dev}, update) for update in updates]
-        words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
+        updates = [(Batch(MASKED_TEXTS, rows),) for rows in batches]
+        seen = [losses_of(self.encoder, {MASKED_TEXTS: self.dev}, update) for update in updates]
+        words = np.array([losses.watched[f"{MASKED_TEXTS} words"].item() for losses in seen])
         if not words.any():  # a loss of 0 would stay the best score of the run
             return Evaluation({}, {})
         shares = words / words.sum()
-        loss = float(shares @ [losses.terms[SOURCE].item() for losses in seen])
-        accuracy = float(shares @ [losses.watched[f"{SOURCE} accuracy"].item() for losses in seen])
+        loss = float(shares @ [losses.terms[MASKED_TEXTS].item() for losses in seen])
+        accuracy = float(shares @ [losses.watched[f"{MASKED_TEXTS} accuracy"].item() for losses in seen])
         # The limit avoids an overflow if training diverges.
         metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": accuracy}
-        return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
+        return Evaluation({MASKED_TEXTS: metrics}, {MASKED_TEXTS: -loss})
 
     def save(self, folder: Path) -> None:
         self.encoder.save(folder, self.head.tensors(self.encoder.bert.config))

@@ -60,7 +60,7 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.momentum import Momentum, MomentumSource
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, Update
 
-RETRIEVAL = "retrieval"
+RETRIEVAL_SCORE = "retrieval"
 """The name of the score by which a retrieval set selects."""
 
 pretrain = partial(run_stage, PRETRAIN)
@@ -309,7 +309,7 @@ class Pretraining(SourceTraining):
             vectors = compute_in_batches(self.tokens.lengths, self._embed_searched, self.encoder.runtime)
             table = EmbeddingTable({text: row for row, text in enumerate(self.searched)}, vectors)
             found = {name: float(values.mean()) for name, values in query_scores(self.retrieval, table).items()}
-            return Evaluation({RETRIEVAL: found}, {RETRIEVAL: found["ndcg"]})
+            return Evaluation({RETRIEVAL_SCORE: found}, {RETRIEVAL_SCORE: found["ndcg"]})
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
         metrics = metrics_of_embeddings(self.encoder, self.dev, self.has_positives)

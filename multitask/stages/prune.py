@@ -45,7 +45,7 @@ from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
 
-SOURCE = "scoring"
+SCORED_ROWS = "scoring"
 
 
 class AlignUniformSource(TrainingSource):
@@ -101,8 +101,8 @@ def sensitivity(
     totals = [torch.zeros_like(factor) for factor in factors.tensors]
     with masked(encoder.bert, factors):
         for rows in batches:
-            losses = losses_of(encoder, {SOURCE: source}, (Batch(SOURCE, rows),))
-            gradients = torch.autograd.grad(losses.terms[SOURCE], factors.tensors)
+            losses = losses_of(encoder, {SCORED_ROWS: source}, (Batch(SCORED_ROWS, rows),))
+            gradients = torch.autograd.grad(losses.terms[SCORED_ROWS], factors.tensors)
             for total, gradient in zip(totals, gradients, strict=True):
                 total += -gradient if signed else gradient.abs()
     means = [(total / len(batches)).detach().cpu() for total in totals]
@@ -133,7 +133,7 @@ def random_scores(shape: BertConfig, seed: int) -> Units:
 
 logger = logging.getLogger("multitask")
 
-CHECKPOINT = "pruned"
+PRUNED_CHECKPOINT = "pruned"
 ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
 """Settings that decide what is removed by its scores, but not the scores."""
 
@@ -170,13 +170,13 @@ def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: Ope
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     (source.trained_on | begin.trained_on | seen).keep(run.folder)
     kept, scores = choose_units(begin.encoder.bert.config, score, config)
-    folder = run.folder / "checkpoints" / CHECKPOINT
+    folder = run.folder / "checkpoints" / PRUNED_CHECKPOINT
     smaller = without_units(source.encoder.bert, kept)
     encoder = SentenceEncoder(smaller, source.encoder.tokenizer, source.encoder.pooling)
     encoder.save(folder, keep=heads_files(source.folder, encoder.pooling))
     _write_scores(run.folder / "scores.npz", scores, kept)
     write_json(run.folder / "pruning.json", _summary(begin, kept, smaller, folder))
-    write_json(run.folder / "best.json", {"last": CHECKPOINT})
+    write_json(run.folder / "best.json", {"last": PRUNED_CHECKPOINT})
 
 
 def _rewound(weights: Weights, begin: StartModel, config: PruneConfig) -> StartModel:

@@ -23,7 +23,7 @@ from typing import Any
 
 from minbert.errors import InputError
 
-ENTRY_POINTS = "multitask.stages"
+STAGE_ENTRY_POINTS = "multitask.stages"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ START = ModelInput(
     "Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased.",
     "all-minilm-l6-v2",
 )
-TRAINING = ("device", "precision", "attention", "threads", "ranks")
+TRAINING_OPTIONS = ("device", "precision", "attention", "threads", "ranks")
 SCORING = ("device", "precision", "attention")
 """What of `Runtime.describe` decides the bits of trainings, and of scores."""
 
@@ -66,7 +66,7 @@ class Stage:
     """Gives a configuration another seed; None where a seed changes nothing."""
     inputs: tuple[ModelInput, ...] = (START,)
     """The models that it starts from; without any it takes as many as it is given, and their data."""
-    computing: Sequence[str] = TRAINING
+    computing: Sequence[str] = TRAINING_OPTIONS
     """What of `Runtime.describe` decides its bits; the rest is not part of the key."""
     command: bool = True
     """Whether it is a command of its own, with the options of `inputs`, configuration and `RunOptions`."""
@@ -99,7 +99,7 @@ def register(stage: Stage) -> Stage:
 def stages() -> dict[str, Stage]:
     """All stages by name."""
     import_module("multitask.stages.settings")
-    list(plugins(ENTRY_POINTS))
+    list(plugins(STAGE_ENTRY_POINTS))
     return _REGISTERED
 
 

@@ -28,8 +28,8 @@ from multitask.training.settings import (
 class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Multi-task or single-task fine-tuning (report, section 4.2).
 
-    The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT` has the
-    report's settings.
+    The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT_SETTINGS`
+    has the report's settings.
     """
 
     untrained: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         return not self.new_heads
 
 
-REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())
+REPORT_SETTINGS = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())
 """The report's settings (section 5.3): learning rate 1e-5 for everything, no schedule, the checkpoint's dropout."""
 FINETUNE_OPTIONS = (
     *("tasks", "epochs", "epoch_size", "batch_size", "learning_rate", "head_learning_rate"),
@@ -316,9 +316,9 @@ MLM = register(
 )
 
 
-PAIRS = ("paraphrase", "similarity")
+PAIR_TASKS = ("paraphrase", "similarity")
 """The report's sources that are only trained contrastively."""
-SUPERVISED = replace(REPORT, tasks=("sentiment",), untrained=PAIRS, heads=HeadsConfig(sharing="none"))
+SUPERVISED = replace(REPORT_SETTINGS, tasks=("sentiment",), untrained=PAIR_TASKS, heads=HeadsConfig(sharing="none"))
 """The report's supervision: sentiment is trained, and pairs need no head."""
 
 
@@ -333,7 +333,7 @@ class FuseConfig:
     """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
     contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
     """What the contrastive batches compare."""
-    unlabelled: tuple[str, ...] = PAIRS
+    unlabelled: tuple[str, ...] = PAIR_TASKS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
     sentences, text files by name. The default leaves out tasks that a tasks file lacks. If it lacks sentiment, the
     default is to train all its tasks on labels, and no source contrastively alone."""
@@ -366,11 +366,11 @@ class FuseConfig:
     def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
         """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""
         supervised = set(SUPERVISED.tasks) <= set(tasks)
-        pairs = tuple(name for name in PAIRS if name in tasks and supervised)
-        changes: dict[str, Any] = {} if self.finetune.untrained != PAIRS else {"untrained": pairs}
+        pairs = tuple(name for name in PAIR_TASKS if name in tasks and supervised)
+        changes: dict[str, Any] = {} if self.finetune.untrained != PAIR_TASKS else {"untrained": pairs}
         if self.finetune.tasks == SUPERVISED.tasks and not supervised:
             changes["tasks"] = ()
-        unlabelled = pairs if self.unlabelled == PAIRS else self.unlabelled
+        unlabelled = pairs if self.unlabelled == PAIR_TASKS else self.unlabelled
         return replace(self, finetune=replace(self.finetune, **changes), unlabelled=unlabelled)
 
 

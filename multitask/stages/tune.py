@@ -97,7 +97,7 @@ STARTUP = 5
 """Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""
 REPEATS = 10
 """The search ends if so many trials in a row repeat earlier settings."""
-FEWEST = 4
+FEWEST_TRIALS = 4
 """Complete trials that importances need."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -278,7 +278,7 @@ def trials_table(study: "optuna.Study") -> pandas.DataFrame:
 def importances(study: "optuna.Study") -> pandas.DataFrame:
     """The share of the scores' variance that each option explains (fANOVA, Hutter et al. 2014), if it is known."""
     found: dict[str, float] = {}
-    if len(study.get_trials(states=(TrialState.COMPLETE,))) >= FEWEST:
+    if len(study.get_trials(states=(TrialState.COMPLETE,))) >= FEWEST_TRIALS:
         with suppress(RuntimeError):  # no score differs
             found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
     return pandas.DataFrame({"setting": list(found), "importance": list(found.values())})

@@ -1,1 +1,4 @@
 """What a task is: files, loss, predictions, scores."""
+
+MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
+"""The course's tasks, which a training takes if none are named. Here, because tables and `--help` do without torch."""

@@ -25,14 +25,14 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
-from multitask.tasks.sources import FILES, Lines, read_texts
+from multitask.tasks.sources import SOURCE_FILES, Lines, read_texts
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
-SHOWN = 10
+PROBLEMS_SHOWN = 10
 """Lines of problems that are shown of one file, however many tasks read it."""
-BINS = 5  # of the histogram of numbers
+HISTOGRAM_BINS = 5  # of the histogram of numbers
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class DataReport:
         """What is wrong, a line each; of many problems of a file the first ones and how many there are besides."""
         lines: list[str] = []
         for name, found in self._problems.items():
-            lines += found if len(found) <= SHOWN else list(found)[: SHOWN - 1]
-            if len(found) > SHOWN:
-                lines.append(f"{name}: and {len(found) - SHOWN + 1:,} more problems")
+            lines += found if len(found) <= PROBLEMS_SHOWN else list(found)[: PROBLEMS_SHOWN - 1]
+            if len(found) > PROBLEMS_SHOWN:
+                lines.append(f"{name}: and {len(found) - PROBLEMS_SHOWN + 1:,} more problems")
         return lines
 
     def add_task(self, task: Task) -> None:
@@ -88,7 +88,7 @@ class DataReport:
             with self._problems_of(source.file) as problems:
                 examples = read_examples(task, source, split != "test", problems.append)
                 if split == "train":
-                    self.hints += task.hints(examples)[:SHOWN]
+                    self.hints += task.hints(examples)[:PROBLEMS_SHOWN]
                     try:
                         task = task.learned(examples)
                     except InputError as error:
@@ -102,7 +102,7 @@ class DataReport:
 
     def add_unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
-        fixed = {folder / file: kind.columns for kind, file in FILES.values() if kind is not Lines}
+        fixed = {folder / file: kind.columns for kind, file in SOURCE_FILES.values() if kind is not Lines}
         found = {path: columns for path, columns in fixed.items() if path.exists()}
         for path, columns in (found | dict.fromkeys(sorted(folder.glob("*.txt")), Lines.columns)).items():
             with self._problems_of(str(path)) as problems:
@@ -175,7 +175,7 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         report.add_unlabelled(data)
     if not report.files and not report.problems:
         names = [Path(task.source("train").file).name for task in tasks.values()]
-        names += [file for _, file in FILES.values()]
+        names += [file for _, file in SOURCE_FILES.values()]
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
     report.compare()
     return report
@@ -259,5 +259,5 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
         names = [plain(spelled(name) if "\\u" in spelled(name) else name) for name in examples.classes]
         return dict(zip(names, counts.tolist(), strict=True))
     assert isinstance(task, Regression)
-    heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
-    return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
+    heights, edges = np.histogram(labels, bins=HISTOGRAM_BINS, range=task.bounds)
+    return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(HISTOGRAM_BINS)}

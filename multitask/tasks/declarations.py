@@ -11,14 +11,13 @@ from minbert.files import read_toml
 from minbert.settings import as_json, read_as
 from multitask.data.messages import plain, quote
 from multitask.data.tables import HUB, Format, RowsFrom
+from multitask.tasks import MAIN_TASKS
 from multitask.tasks.kinds import KINDS, Cosine
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
 COURSE = Path(__file__).with_name("course.toml")
 Part = TypeVar("Part")
-MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
-"""The course's tasks that a training takes if none are named."""
 
 
 def load_tasks(data: str | Path) -> dict[str, Task]:

@@ -43,7 +43,7 @@ logger = logging.getLogger("multitask")
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
 POSITIVE = 4.0
-SMALL = 0.25
+SMALL_PART = 0.25
 """A range is pointed out if all labels are within its lowest part of this size."""
 
 
@@ -262,7 +262,7 @@ class Regression(Task):
     def hints(self, examples: Examples) -> list[str]:
         """A line if the labels are all within the lowest part of the range: on another scale."""
         (low, high), labels = self.range or (0.0, 0.0), examples.labels
-        if labels is None or high < 2 or labels.max() > max(1.0, low + SMALL * (high - low)):
+        if labels is None or high < 2 or labels.max() > max(1.0, low + SMALL_PART * (high - low)):
             return []
         return [
             f"{examples.source}: {self.name}: the labels are from {labels.min():g} to {labels.max():g}, but their "

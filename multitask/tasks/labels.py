@@ -28,7 +28,7 @@ from multitask.data.texts import visible_text
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 
 QUOTES = "\"'`´“”„‘’‚«»‹›"
@@ -72,7 +72,7 @@ def number(value: Any) -> float | None:
             return None
         value = float(text) if NUMBER.fullmatch(text) else math.nan
     # `Examples` keeps labels in fp32.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
     return float(value) if is_number else math.nan
 
 
@@ -142,7 +142,7 @@ NO_VALUE = (
     *("#null!", "#value!", "#ref!", "#div/0!", "#name?", "#num!"),
 )
 """What people and programs write where there is no label."""
-SEPARATORS = ",;|/"
+LABEL_SEPARATORS = ",;|/"
 """What may stand between several labels."""
 Counts = Mapping[str, int]
 """The number of rows of each label."""
@@ -365,7 +365,7 @@ def _groups(counts: Counts) -> Iterable[list[str]]:
 def _lists(task: Task, counts: Counts) -> Iterator[Hint]:
     """Of several labels, those with a part that is in another one, too; of classes, those whose parts are classes."""
     several = task.kind == "multilabel"
-    for separator in SEPARATORS.replace(getattr(task, "label_separator", ""), ""):
+    for separator in LABEL_SEPARATORS.replace(getattr(task, "label_separator", ""), ""):
         parts = {name: {part.strip() for part in name.split(separator)} for name in counts if separator in name}
         uses = Counter(chain(counts, *parts.values()))
         shared = {part for part in uses if uses[part] > 1}

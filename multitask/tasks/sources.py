@@ -20,7 +20,7 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
 from multitask.base.random_streams import generator
 from multitask.data.examples import Examples, RowNumbers, drawn_rows, texts_of
-from multitask.data.messages import LOGGER, OnProblem, listed, plain, refuse
+from multitask.data.messages import OnProblem, listed, logger, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import visible_text
@@ -30,7 +30,7 @@ from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 
-LABELS = re.compile(
+LABEL_WORDS = re.compile(
     r"(?<![a-z])(labels?|y|class|targets?|gold|scores?|similarity|duplicates?|paraphrases?|equivalent|entailment|entails"
     r"|relevance|relatedness|ratings?|quality|match|same)(?![a-z])"
 )
@@ -135,13 +135,13 @@ class TaskTexts(SentenceSource):
         return self.labelled
 
 
-FILES: dict[str, tuple[type[SentenceFile], str]] = {
+SOURCE_FILES: dict[str, tuple[type[SentenceFile], str]] = {
     "unlabelled": (Lines, "sentences.txt"),
     "nli": (Triplets, "nli_triplets.csv"),
     "pairs": (Pairs, "positive_pairs.tsv"),
 }
 """Sources that are files with a fixed name."""
-QUORA = "paraphrase"
+QUORA_TASK = "paraphrase"
 """The task whose labelled pairs are the source `quora`. `quora_share` is the share of its rows in an epoch."""
 PAIRED = ("quora", "nli", "pairs")
 """The sources whose rows are pairs, by name."""
@@ -154,16 +154,16 @@ def source_named(name: str, data: Path, option: str = "--sources") -> SentenceFi
     Raises InputError, which names the `option`, if the name is unknown or has two meanings.
     """
     tasks, folder = load_tasks(data), files_folder(data)
-    known = (*FILES, "quora", *tasks)
-    if name in tasks and (name in FILES or name == "quora"):
+    known = (*SOURCE_FILES, "quora", *tasks)
+    if name in tasks and (name in SOURCE_FILES or name == "quora"):
         raise InputError(f"the task {name} has the name of another source of sentences; rename it")
-    if name in FILES:
-        kind, file = FILES[name]
+    if name in SOURCE_FILES:
+        kind, file = SOURCE_FILES[name]
         return kind(name=name, data=data, option=option, path=folder / file)
     if name == "quora":
-        if QUORA not in tasks:
-            raise InputError(f"{data}: the source quora needs the task {QUORA}, which is not declared")
-        return TaskTexts(name=name, data=data, option=option, task=tasks[QUORA], labelled=True)
+        if QUORA_TASK not in tasks:
+            raise InputError(f"{data}: the source quora needs the task {QUORA_TASK}, which is not declared")
+        return TaskTexts(name=name, data=data, option=option, task=tasks[QUORA_TASK], labelled=True)
     if name in tasks:
         return TaskTexts(name=name, data=data, option=option, task=tasks[name])
     if (found := BY_SUFFIX.get(Path(name).suffix)) and Path(name).name == name:
@@ -210,7 +210,7 @@ def read_texts(
 def unlabelled(table: OpenTable) -> OpenTable:
     """A table of pairs that are all taken to have the same meaning; when all are read, warn if a column denies it."""
     written = {name: re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower() for name in table.columns}
-    names = [name for name in table.columns if LABELS.search(written[name])]
+    names = [name for name in table.columns if LABEL_WORDS.search(written[name])]
 
     def rows() -> Iterator[tuple[int, FileRow]]:
         found, count = {name: Counter[str]() for name in names}, 0
@@ -222,7 +222,7 @@ def unlabelled(table: OpenTable) -> OpenTable:
         for name, values in found.items():
             others = {value: rows for value, rows in values.items() if value not in ("1", "1.0", "True", "true")}
             if others:
-                LOGGER.warning(
+                logger.warning(
                     "%s: the column %s is not read: %d of %d rows have %s there, and count as pairs of the same "
                     "meaning like all others; leave them out, or declare a task in a tasks file (--tasks-file)",
                     *(table.name, plain(name), sum(others.values()), count, listed(others, most=3)),

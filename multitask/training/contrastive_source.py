@@ -24,7 +24,7 @@ from multitask.objectives.geometry import diagonal_mask, only_negatives
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.sources import QUORA, TaskTexts, pairs_of_labels, scored_pairs, source_named
+from multitask.tasks.sources import QUORA_TASK, TaskTexts, pairs_of_labels, scored_pairs, source_named
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
 
@@ -298,7 +298,7 @@ def load_contrastive(
         )
     if objective.predicts and make is ContrastiveSource:
         raise InputError(f"{objective.name} compares with a momentum encoder; add --momentum 0.995 to `pretrain`")
-    share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA else 1.0
+    share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA_TASK else 1.0
     return make(paired, groups, objective, projection, encoder, config, sizes, share)
 
 

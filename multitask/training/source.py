@@ -140,7 +140,7 @@ class Trainable(ABC):
         """Write the model as it is into a new folder, atomically."""
 
 
-PROBED = 8, 4
+COMPARED_AT_END = 8, 4
 """Batches, and rows of each, whose embeddings are compared at the end."""
 
 
@@ -289,8 +289,8 @@ class SourceTraining(Trainable):
         """Whether the encoder gives different training texts the same direction."""
         texts: dict[bytes, tuple[Ids, Ids]] = {}
         batches = (batch for update in self.plan(0) for batch in update if batch.source in self.sources)
-        for batch in islice(batches, PROBED[0]):
-            found = self.sources[batch.source].inputs(batch.rows[: PROBED[1]])
+        for batch in islice(batches, COMPARED_AT_END[0]):
+            found = self.sources[batch.source].inputs(batch.rows[: COMPARED_AT_END[1]])
             texts |= {pair[0].tobytes(): pair for pair in zip(found.ids, found.types, strict=True)}
         ids, types = zip(*texts.values(), strict=True)
         with self.runtime.autocast():

@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
 from multitask.base.progress import RowsDone
-from multitask.data.messages import LOGGER, read_or_refuse, reason
+from multitask.data.messages import logger, read_or_refuse, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import template, texts_of_rows
@@ -177,4 +177,4 @@ def sentences(source: Path, column: str | None, file_format: Format = Format(), 
             yield text
     if empty and not again:
         what = "skipped %d blank lines, so rows of the array are not line numbers" if lines else "%d empty texts"
-        LOGGER.warning(f"%s: {what}", source, empty)
+        logger.warning(f"%s: {what}", source, empty)

@@ -37,7 +37,7 @@ from multitask.use.export import (
 )
 
 MODEL = "model.onnx"
-DESCRIPTION = "tasks.json"
+HEADS_DESCRIPTION = "tasks.json"
 INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 """The file's inputs, and the names of the same values in an `Encoding` of the library tokenizers."""
 
@@ -85,7 +85,7 @@ def export_onnx_with_heads(
         batch = encoder.tokenizer(CHECKED, encoder.max_length)
         write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
         encoder.tokenizer.save(temporary)
-        write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **heads_description(model)})
+        write_json(temporary / HEADS_DESCRIPTION, {"weights": "int8" if int8 else "fp32", **heads_description(model)})
         compared: dict[str, Columns] = {
             name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
             if name in examples
@@ -182,7 +182,7 @@ class ExportedModel:
         from onnxruntime import InferenceSession
         from tokenizers import Tokenizer
 
-        self.description = read_json(folder / DESCRIPTION)
+        self.description = read_json(folder / HEADS_DESCRIPTION)
         self.session = InferenceSession(folder / MODEL)
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.enable_truncation(self.description["max_length"])

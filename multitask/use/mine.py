@@ -26,7 +26,7 @@ from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import RowNumbers
-from multitask.data.messages import LOGGER, listed
+from multitask.data.messages import listed, logger
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom
 from multitask.data.texts import template, texts_of_rows
@@ -106,7 +106,7 @@ def negatives_of(
     hashes = hash_sentences(corpus.texts())
     among = np.sort(np.unique(hashes, return_index=True)[1])
     if duplicates := len(hashes) - len(among):
-        LOGGER.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
+        logger.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
     there = frozenset(hashes.tolist())
     own: dict[int, list[int]] = defaultdict(list)  # the pairs of each anchor
     hashed = np.stack([hash_sentences(texts) for texts in zip(*pairs, strict=True)])  # [2, pairs]

@@ -15,9 +15,9 @@ from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import is_run, locate_model
 from multitask.data.examples import LabelledData
-from multitask.data.messages import LOGGER, STANDARD_INPUT, listed
+from multitask.data.messages import STANDARD_INPUT, listed, logger
 from multitask.data.read_tables import open_table
-from multitask.data.tables import FileRow, Format, OpenTable, RowsFrom, suffixes
+from multitask.data.tables import ROWS_PER_BATCH, FileRow, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, write_predictions
@@ -58,9 +58,6 @@ def write_prediction_files(
             loaded.tasks, predictions, {name: d.examples for name, d in sets.items()}, split, output
         )
     ]
-
-
-ROWS_PER_BLOCK = 8192
 
 
 def predict_file(
@@ -106,7 +103,7 @@ def predict_file(
         table_writer(output, [*table.columns, *new], types, form) as write,
         RowsDone(total, passes=passes) as shown,
     ):
-        while block := list(islice(table.rows, ROWS_PER_BLOCK)):
+        while block := list(islice(table.rows, ROWS_PER_BATCH)):
             rows = [dict(row) for _, row in block]
             for (number, _), row in zip(block, rows, strict=True):
                 if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
@@ -161,7 +158,7 @@ def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], ta
     fit = [name for name, made in read.items() if all(table.has(column) for each in made for column in each.columns)]
     if fit and (others := [task for task in own if task.name not in fit]):
         reasons = (f"{task.name}, which reads {listed(task.files.text)}" for task in others)
-        LOGGER.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
+        logger.warning("%s: not predicted: %s", table.name, "; ".join(reasons))
     return fit or names
 
 
@@ -195,7 +192,7 @@ def _types(model: MultitaskModel, table: OpenTable, added: Mapping[str, Sequence
     return types
 
 
-SAMPLE = Path("data/sample")
+SAMPLE_DATA = Path("data/sample")
 
 
 class ModelData(NamedTuple):
@@ -211,14 +208,14 @@ def data_for(model: str | Path, given: Path | None) -> ModelData:
     A model outside a run has the sample. Raises InputError if the run's own data are gone or have changed.
     """
     found = _find(model, given)
-    LOGGER.info("data: %s", found.path)
+    logger.info("data: %s", found.path)
     return found
 
 
 def _find(model: str | Path, given: Path | None) -> ModelData:
     run = trained_run(run_of(Path(model)))
     if run is None:
-        return ModelData(SAMPLE if given is None else given, own=False)
+        return ModelData(SAMPLE_DATA if given is None else given, own=False)
     inputs = read_json(run / "inputs.json", dict)
     recorded = Path(str(inputs["labels"]["data"]))
     if given is not None:
@@ -262,4 +259,4 @@ def replaced_files_named(*places: Path) -> Iterator[None]:
     yield
     for path, hash_before in before.items():
         if sha256_of_file(path) != hash_before:
-            LOGGER.warning("%s: replaced; it had other contents", path)
+            logger.warning("%s: replaced; it had other contents", path)

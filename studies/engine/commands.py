@@ -9,7 +9,7 @@ from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.cli import experiments
 from multitask.cli.arguments import POSITIONAL, Command, Group
-from multitask.cli.experiments import SCHEDULERS, SETTINGS, PlanTables, RunTables, Tables, run_tables
+from multitask.cli.experiments import MAIN_SCHEDULERS, TABLE_SETTINGS, PlanTables, RunTables, Tables, run_tables
 from multitask.experiments.tables import Preset
 from multitask.stages.settings import FinetuneConfig
 from studies.engine.presets import STUDIES, PresetName, load_preset
@@ -27,7 +27,7 @@ class _Sized(FinetuneConfig):
     With a preset also of each source of a pre-training."""
 
 
-_SIZED = _Sized(keep_task_bests=SETTINGS.keep_task_bests)
+_SIZED = _Sized(keep_task_bests=TABLE_SETTINGS.keep_task_bests)
 
 
 @settings
@@ -63,12 +63,12 @@ class _Presets(Tables):
             for name in ("preset", "suites_data", "tables", "negative_pairs"):
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} and --tasks-file cannot be given together; leave one out")
-            given = vars(self.finetune) | {"epochs": self.finetune.epochs or SETTINGS.epochs}
+            given = vars(self.finetune) | {"epochs": self.finetune.epochs or TABLE_SETTINGS.epochs}
             return Tables(self.tasks_file, self.schedulers, self.start, finetune=FinetuneConfig(**given)).load()
         if self.preset is None:
             raise InputError(f"expected a preset ({', '.join(get_args(PresetName))}) or --tasks-file FILE")
         epochs, epoch_size = self.finetune.epochs, self.finetune.epoch_size
-        if (replace(_SIZED, epochs=epochs, epoch_size=epoch_size), SCHEDULERS) != (self.finetune, self.schedulers):
+        if (replace(_SIZED, epochs=epochs, epoch_size=epoch_size), MAIN_SCHEDULERS) != (self.finetune, self.schedulers):
             raise InputError(
                 "--schedulers and settings of finetune are for --tasks-file; presets have their own and take --epochs, "
                 "--epoch-size and --negative-pairs"

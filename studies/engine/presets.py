@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from minbert.errors import InputError
 from multitask.base.runs import Weights
-from multitask.experiments.tables import MAIN_TASKS, START_NOTES, Experiment, Preset
+from multitask.experiments.tables import START_NOTES, Experiment, Preset
 from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import (
-    REPORT,
+    REPORT_SETTINGS,
     SUPERVISED,
     FinetuneConfig,
     FuseConfig,
@@ -20,6 +20,7 @@ from multitask.stages.settings import (
     PruneConfig,
     SuitesConfig,
 )
+from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose_tables, study_of_tables
@@ -49,7 +50,7 @@ _PAPER_VIEWS = PretrainConfig(  # batch, length, projection and evaluations of t
     probe_every=25,
     probe_held_out=128,
 )
-_PAPER_MULTITASK = replace(REPORT, pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
+_PAPER_MULTITASK = replace(REPORT_SETTINGS, pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
     data=Path("data/real"),
@@ -97,7 +98,7 @@ PARADIGM_ROBERTA = replace(
 # given sets takes three epochs, the most that a table names, instead of five; its loss of negative pairs is bounded.
 _SMALL_OPTIMIZER = OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
 _SMALL_MULTITASK = replace(
-    REPORT,
+    REPORT_SETTINGS,
     epochs=1,
     epoch_size=960,
     optimizer=_SMALL_OPTIMIZER,

@@ -18,7 +18,7 @@ from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split
 
-FILES = {"main-captions": "captions.txt", "main-news": "news.txt"}
+GENRE_FILES = {"main-captions": "captions.txt", "main-news": "news.txt"}
 """The file of each genre."""
 
 
@@ -42,7 +42,7 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
     genre_of = dict(zip(_hashed(theirs), genres, strict=True))
     held_out = _held_out(data)
     texts: dict[Path, str] = {}
-    for genre, file in FILES.items():
+    for genre, file in GENRE_FILES.items():
         sentences = {
             sentence: None
             for hashes, *pair in zip(_hashed(training.sentences), *training.sentences, strict=True)

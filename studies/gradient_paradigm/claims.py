@@ -11,9 +11,9 @@ from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
 from multitask.experiments.frames import ProbedAt as Read
-from studies.gradient_paradigm.simulated_claims import HALF, INADEQUACY, PARADIGM, simulated_claims
+from studies.gradient_paradigm.simulated_claims import HALF, inadequacy_claim, paradigm_claim, simulated_claims
 from studies.gradient_paradigm.tables import (
-    ARCHITECTURES,
+    ARCHITECTURE_NAMES,
     DEFAULT_ROW,
     DEPTHS,
     MODIFIED,
@@ -41,11 +41,10 @@ from studies.report.claims import (
 )
 from studies.report.verdicts import Statement
 
-INFONCE = "infonce"
 DECOUPLED = ("align_uniform", "dcl")
 IMITATIONS = ("dcl_positive", "met", "mat", "mpt")
 LARGEST_MARGIN = component_row("margin", 2.0)
-STEPS = 7800
+AUTHORS_STEPS = 7800
 """Of the authors' trainings."""
 
 # Decided by trained models.
@@ -55,7 +54,7 @@ SUITES_OR_DEV = (
     ClaimPlace("objectives", called="dev set"),
 )
 LONG_OR_SHORT = (ClaimPlace("decoupled-long", called="10 epochs"), ClaimPlace("decoupled", called="3 epochs"))
-LONGEST = "Read from 10 epochs if they were run with three seeds, otherwise from 3."
+READ_FROM = "Read from 10 epochs if they were run with three seeds, otherwise from 3."
 READ: dict[Read, tuple[str, str, ClaimKind]] = {
     "held-out sentences": (
         "",
@@ -73,8 +72,8 @@ READ: dict[Read, tuple[str, str, ClaimKind]] = {
 
 def infonce_above_vicreg_from_scratch(results: ClaimResults) -> Statement:
     """InfoNCE is above VICReg in every encoder that was trained from random weights."""
-    encoders = [f"architecture={name},size={size}" for name in ARCHITECTURES for size in DEPTHS]
-    rows = [[f"{encoder},objective={loss}" for encoder in encoders] for loss in (INFONCE, "vicreg")]
+    encoders = [f"architecture={name},size={size}" for name in ARCHITECTURE_NAMES for size in DEPTHS]
+    rows = [[f"{encoder},objective={loss}" for encoder in encoders] for loss in ("infonce", "vicreg")]
     return results.each_above(*rows, margin=MARGIN)
 
 
@@ -84,12 +83,12 @@ def become_effective(results: ClaimResults) -> Statement:
     left_out: list[Statement] = []
     level = LEVEL / len(MODIFIED)
     for plain, modified in MODIFIED.items():
-        comparable = results.above(plain, INFONCE, bound=COMPARABLE)
+        comparable = results.above(plain, "infonce", bound=COMPARABLE)
         if comparable.holds_by(level) > 0:
             left_out.append(comparable)
             continue
         better = results.above(modified, plain, margin=MARGIN)
-        repaired = every([better, results.above(modified, INFONCE, bound=COMPARABLE)])
+        repaired = every([better, results.above(modified, "infonce", bound=COMPARABLE)])
         needed = comparable.fails_by(level) > 0
         parts.append(repaired if needed else every([repaired], "not known whether it is needed", can="show"))
     return every_chosen(parts, left_out)
@@ -126,8 +125,8 @@ def nearer_more_often(place: Read, results: ClaimResults) -> Statement:
 def not_reflected(place: Read, results: ClaimResults) -> Statement:
     """Where a decoupled loss ends lower than InfoNCE, its sum of both metrics is lower, which is better."""
     parts, left_out = _chosen(
-        lambda loss: results.above(loss, INFONCE, measure=last_score, above=False),
-        lambda loss: results.above(loss, INFONCE, measure=last("alignment + uniformity", place), above=False),
+        lambda loss: results.above(loss, "infonce", measure=last_score, above=False),
+        lambda loss: results.above(loss, "infonce", measure=last("alignment + uniformity", place), above=False),
     )
     return every_chosen(parts, left_out)
 
@@ -135,14 +134,14 @@ def not_reflected(place: Read, results: ClaimResults) -> Statement:
 def overfit(results: ClaimResults) -> Statement:
     """Both decoupled losses fall, and further than InfoNCE."""
     falls = [results.above(loss, bound=MARGIN, measure=fall) for loss in DECOUPLED]
-    further = results.each_above(DECOUPLED, [INFONCE], measure=fall, margin=MARGIN)
-    return results.trained_for(STEPS, every([further, *falls]), can="show")
+    further = results.each_above(DECOUPLED, ["infonce"], measure=fall, margin=MARGIN)
+    return results.trained_for(AUTHORS_STEPS, every([further, *falls]), can="show")
 
 
 def does_not_overfit(results: ClaimResults) -> Statement:
     """InfoNCE does not fall by the margin."""
-    lasts = results.above(INFONCE, bound=MARGIN, measure=fall, above=False)
-    return results.trained_for(STEPS, lasts, can="refute")
+    lasts = results.above("infonce", bound=MARGIN, measure=fall, above=False)
+    return results.trained_for(AUTHORS_STEPS, lasts, can="refute")
 
 
 def imitations_do_not_overfit(results: ClaimResults) -> Statement:
@@ -151,7 +150,7 @@ def imitations_do_not_overfit(results: ClaimResults) -> Statement:
         lambda loss: results.above(loss, bound=MARGIN, measure=fall),
         lambda loss: results.each_above([loss], IMITATIONS, measure=fall, margin=MARGIN),
     )
-    return results.trained_for(STEPS, every_chosen(parts, left_out), can="refute")
+    return results.trained_for(AUTHORS_STEPS, every_chosen(parts, left_out), can="refute")
 
 
 def _chosen(
@@ -167,7 +166,7 @@ def _chosen(
 def dissipates(part: str) -> Callable[[ClaimResults], Statement]:
     """The norm of a part of the gradient shrinks more with InfoNCE than with decoupled losses."""
     measure = shrinks(f"{part} gradient")
-    return lambda results: results.each_above(DECOUPLED, [INFONCE], measure=measure, margin=log(1.25))
+    return lambda results: results.each_above(DECOUPLED, ["infonce"], measure=measure, margin=log(1.25))
 
 
 def in_both_places(
@@ -179,10 +178,10 @@ def in_both_places(
         yield Claim(f"{key}{ending}", criterion=text, says=partial(says, place), kind=kind, **about)
 
 
-def few_negatives(count: int) -> Claim:
+def lower_with_few_negatives(count: int) -> Claim:
     """The paper's argument is that sentence encoders have few negatives; it names no number below 63."""
-    row, *others = (f"objective={loss},negatives={count}" for loss in (INFONCE, *DECOUPLED))
-    return INADEQUACY(
+    row, *others = (f"objective={loss},negatives={count}" for loss in ("infonce", *DECOUPLED))
+    return inadequacy_claim(
         key=f"decoupled-with-{count}",
         section="abstract and section 1",
         kind="beyond the paper",
@@ -198,7 +197,7 @@ def few_negatives(count: int) -> Claim:
 def supervised(source: str, called: str) -> Claim:
     """The papers train these losses on dropout views alone."""
     rows = [[f"source={source},objective={loss}" for loss in losses] for losses in (MODIFIED.values(), MODIFIED)]
-    return PARADIGM(
+    return paradigm_claim(
         key=f"modified-on-{source}",
         section="section 4",
         kind="beyond the paper",
@@ -213,7 +212,7 @@ def supervised(source: str, called: str) -> Claim:
 
 def trained_claims() -> Iterator[Claim]:
     """Claims about scores and gradients of trained models."""
-    yield PARADIGM(
+    yield paradigm_claim(
         key="plain",
         section="abstract and section 4",
         text="Non-contrastive losses are ineffective for semantic textual similarity, where contrastive ones excel.",
@@ -221,9 +220,9 @@ def trained_claims() -> Iterator[Claim]:
         "MHE, MHS, Barlow Twins, VICReg (margin 0.01). The verdict depends on the start: another claim decides it from "
         "random weights.",
         places=SUITES_OR_DEV,
-        says=lambda results: results.each_above([INFONCE], NON_CONTRASTIVE, margin=MARGIN),
+        says=lambda results: results.each_above(["infonce"], NON_CONTRASTIVE, margin=MARGIN),
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="plain-from-scratch",
         section="abstract and section 4",
         kind="beyond the paper",
@@ -233,7 +232,7 @@ def trained_claims() -> Iterator[Claim]:
         places=(ClaimPlace("shapes"),),
         says=infonce_above_vicreg_from_scratch,
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="modified-over-plain",
         section="section 4",
         text="With dissipation, weight and ratio, non-contrastive losses become effective.",
@@ -245,18 +244,18 @@ def trained_claims() -> Iterator[Claim]:
         places=(ClaimPlace("objectives-long", called="10 epochs"),),
         says=become_effective,
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="modified-as-good",
         section="section 4",
         text="The modified losses are comparable to mainstream contrastive ones.",
         criterion="On the STS tasks, or on the dev set if those were not scored, no modified loss scores 0.02 or more "
         "below InfoNCE.",
         places=SUITES_OR_DEV,
-        says=lambda results: results.each_above([*MODIFIED.values()], [INFONCE], bound=COMPARABLE),
+        says=lambda results: results.each_above([*MODIFIED.values()], ["infonce"], bound=COMPARABLE),
     )
     yield supervised("quora", "Quora's pairs")
     yield supervised("nli", "NLI's triplets")
-    yield PARADIGM(
+    yield paradigm_claim(
         key="modified-transfer",
         section="section 4",
         text="The modified losses keep their performance on transfer tasks.",
@@ -269,7 +268,7 @@ def trained_claims() -> Iterator[Claim]:
         ("temperature", "temperature of the weight", "τ"),
         ("ratio", "ratio", "r"),
     ):
-        yield PARADIGM(
+        yield paradigm_claim(
             key=parameter,
             section="section 3.2",
             text=f"There is a suitable {what}, above and below which performance falls.",
@@ -303,7 +302,7 @@ def trained_claims() -> Iterator[Claim]:
         text="Conjecture 3 in training: a larger ratio meets Lemma 1's condition more frequently.",
         **conjecture,
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="decoupled",
         section="abstract and section 1",
         text="Optimising alignment and uniformity, or the decoupled contrastive loss, scores below the contrastive "
@@ -311,40 +310,40 @@ def trained_claims() -> Iterator[Claim]:
         criterion="InfoNCE scores higher than each of the two (margin 0.01). Every loss is scored by its best "
         "checkpoint in 3 epochs.",
         places=(ClaimPlace("decoupled"),),
-        says=lambda results: results.each_above([INFONCE], DECOUPLED, margin=MARGIN),
+        says=lambda results: results.each_above(["infonce"], DECOUPLED, margin=MARGIN),
     )
-    yield from map(few_negatives, (2, 4, 8, 16))
+    yield from map(lower_with_few_negatives, (2, 4, 8, 16))
     yield from in_both_places(
         "not-reflected",
         not_reflected,
         "Take each decoupled loss whose dev score at the end is lower than InfoNCE's, corrected for their number. Its "
-        f"sum of both metrics is lower (better) than InfoNCE's. Tested if some score is lower. {{read}} {LONGEST}",
+        f"sum of both metrics is lower (better) than InfoNCE's. Tested if some score is lower. {{read}} {READ_FROM}",
         text="The alignment and uniformity metrics do not reflect that decoupled losses perform worse.",
         paper="inadequacy",
         section="section 1",
         places=LONG_OR_SHORT,
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="overfits",
         section="abstract and section 1",
         text="Training with decoupled losses is prone to overfitting.",
         criterion="The dev scores of both decoupled losses fall by more than 0.01 from their highest to the end of "
         "training, and further than InfoNCE's does (margin 0.01). Trainings shorter than the authors' 7,800 steps can "
-        f"only show this. {LONGEST}",
+        f"only show this. {READ_FROM}",
         places=LONG_OR_SHORT,
         says=overfit,
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="does-not-overfit",
         section="abstract and section 1",
         text="Overfitting does not occur with the contrastive loss.",
         criterion="InfoNCE's dev score falls by less than 0.01 from its highest to the end of training. Trainings "
-        f"shorter than the authors' 7,800 steps can only refute this. {LONGEST}",
+        f"shorter than the authors' 7,800 steps can only refute this. {READ_FROM}",
         places=LONG_OR_SHORT,
         says=does_not_overfit,
     )
     for part in ("alignment", "uniformity"):
-        yield INADEQUACY(
+        yield inadequacy_claim(
             key=f"{part}-dissipates",
             section="section 1",
             text="The gradient signal of the contrastive loss dissipates in training; that of decoupled losses does "
@@ -355,22 +354,22 @@ def trained_claims() -> Iterator[Claim]:
             places=LONG_OR_SHORT,
             says=dissipates(part),
         )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="imitations-as-good",
         section="abstract and section 1",
         text="Losses that imitate dissipation perform as well as the contrastive loss, or better.",
         criterion="None of “Decoupled, cut at zero”, MET, MAT and MPT scores 0.02 or more below InfoNCE.",
         places=(ClaimPlace("decoupled"),),
-        says=lambda results: results.each_above(IMITATIONS, [INFONCE], bound=COMPARABLE),
+        says=lambda results: results.each_above(IMITATIONS, ["infonce"], bound=COMPARABLE),
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="imitations-do-not-overfit",
         section="section 1",
         text="Losses that imitate dissipation alleviate overfitting.",
         criterion="The dev score of each decoupled loss that overfits, corrected for their number, falls further from "
         "its highest than that of each of “Decoupled, cut at zero”, MET, MAT and MPT (margin 0.01). Trainings shorter "
         "than the authors' 7,800 steps can only refute this. Tested if one overfits: its dev score falls by more than "
-        f"0.01. {LONGEST}",
+        f"0.01. {READ_FROM}",
         places=LONG_OR_SHORT,
         says=imitations_do_not_overfit,
     )

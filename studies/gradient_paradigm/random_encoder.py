@@ -12,8 +12,8 @@ from multitask.data.contamination import TrainedOn
 from multitask.stages.run_stage import OpenRun
 from studies.gradient_paradigm.stages import Architecture, RandomEncoderConfig
 
-LONGEST = 512
-CHECKPOINT = "random"
+POSITIONS = 512
+RANDOM_CHECKPOINT = "random"
 OWN_SETTINGS: dict[Architecture, dict[str, Any]] = {  # in which published models differ from transformers' defaults
     "deberta-v2": {  # of DeBERTa-v3
         "relative_attention": True,
@@ -47,14 +47,14 @@ def compute(models: Sequence[Weights], _data: Path, config: RandomEncoderConfig,
         num_attention_heads=config.num_attention_heads,
         intermediate_size=config.intermediate_size,
         vocab_size=len(tokenizer),
-        max_position_embeddings=LONGEST + (tokenizer.pad_token_id + 1) * config.architecture.startswith("roberta"),
+        max_position_embeddings=POSITIONS + (tokenizer.pad_token_id + 1) * config.architecture.startswith("roberta"),
         **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep", "bos", "eos")},
         **own,
     )
     kind = auto.T5EncoderModel._from_config if config.architecture == "t5" else auto.AutoModel.from_config
     seed_everything(config.seed)
-    folder = run.folder / "checkpoints" / CHECKPOINT
+    folder = run.folder / "checkpoints" / RANDOM_CHECKPOINT
     kind(shape).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     TrainedOn().keep(run.folder)
-    write_json(run.folder / "best.json", {"last": CHECKPOINT})
+    write_json(run.folder / "best.json", {"last": RANDOM_CHECKPOINT})

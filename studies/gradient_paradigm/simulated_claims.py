@@ -9,13 +9,13 @@ from statistics import NormalDist
 import numpy as np
 
 from multitask.evaluation.statistics import LEVEL, POWER
-from studies.gradient_paradigm.simulation_outcomes import NAMES, TRIPLETS, Array, Rate, Simulations
+from studies.gradient_paradigm.simulation_outcomes import SIMULATED, TRIPLETS, Array, Rate, Simulations
 from studies.report.claims import Claim, bounded, every, in_degrees, percent
 from studies.report.verdicts import Quantity, Statement
 
 HALF = 0.5
-PARADIGM = partial(Claim, paper="paradigm")
-INADEQUACY = partial(Claim, paper="inadequacy")
+paradigm_claim = partial(Claim, paper="paradigm")
+inadequacy_claim = partial(Claim, paper="inadequacy")
 NORMAL = NormalDist()
 
 
@@ -64,7 +64,7 @@ def _maps(simulations: Simulations, called: str, reduced: Callable[[Array], floa
     """A number of each loss's map of dissipation."""
     maps, errors = simulations.dissipation, simulations.dissipation_error
     return {
-        called.format(NAMES[loss]): Simulated(
+        called.format(SIMULATED[loss]): Simulated(
             lambda sign, loss=loss: float(reduced(maps[loss] + sign * errors[loss]))  # type: ignore[misc]
         )
         for loss in maps
@@ -157,7 +157,7 @@ def quickly(of: Simulations) -> Statement:
 
 def simulated_claims() -> Iterator[Claim]:
     """Claims about the parts of gradients."""
-    yield PARADIGM(
+    yield paradigm_claim(
         key="falls-to-zero",
         section="section 3.1",
         text="The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond "
@@ -166,7 +166,7 @@ def simulated_claims() -> Iterator[Claim]:
         "0.01 from some μ_neg <= π on.",
         says=falls_to_zero,
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="quickly",
         section="section 1",
         text="The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is "
@@ -175,7 +175,7 @@ def simulated_claims() -> Iterator[Claim]:
         "30°.",
         says=quickly,
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="lower-temperature",
         section="section 3.1",
         text="The lower the temperature, the more weight the hardest negative has.",
@@ -186,7 +186,7 @@ def simulated_claims() -> Iterator[Claim]:
         kind="theorem",
         says=lambda of: bounded(rising_weights(of), 0, form=percent),
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="dominates",
         section="section 3.1",
         text="The weight term puts the hardest negative in a dominant position (simulated angles).",
@@ -194,7 +194,7 @@ def simulated_claims() -> Iterator[Claim]:
         "negatives. Half is our threshold: the paper names none.",
         says=lambda of: bounded(hardest_weight(of, 0.05), HALF),
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="ratio-arccon",
         section="section 3.1, figure of the ratio",
         text="Where a gradient remains, the ratio of ArcCon is above 1, the ratio of InfoNCE and MPT.",
@@ -203,7 +203,7 @@ def simulated_claims() -> Iterator[Claim]:
         "runs.",
         says=lambda of: bounded(ratio_above_one(of, "arccon"), 0.9, form=percent),
     )
-    yield PARADIGM(
+    yield paradigm_claim(
         key="ratio-met",
         section="section 3.1, figure of the ratio",
         text="Where the positive is nearer than the negatives, the ratio of MET is above 1, the ratio of InfoNCE and "
@@ -213,7 +213,7 @@ def simulated_claims() -> Iterator[Claim]:
         kind="theorem",
         says=lambda of: bounded(median_ratio(of, "met"), 0),
     )
-    yield INADEQUACY(
+    yield inadequacy_claim(
         key="bound",
         section="section 1",
         text="The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard "

@@ -14,7 +14,7 @@ from minbert.files import write_text
 from multitask.experiments.figures import DASHED, Picture, line_style, render, standalone
 from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults
-from studies.gradient_paradigm.simulation_outcomes import NAMES, Simulations
+from studies.gradient_paradigm.simulation_outcomes import SIMULATED, Simulations
 
 Array = NDArray[np.floating]
 TICKS = {np.pi * share: text for share, text in ((0.25, "π/4"), (0.5, "π/2"), (0.75, "3π/4"), (1, "π"))}
@@ -119,7 +119,7 @@ def _map(axes: Axes, loss: str, values: Array, simulations: Simulations, scale: 
     half_row, half_column = np.diff(rows)[0] / 2, np.diff(columns)[0] / 2
     extent = (columns[0] - half_column, columns[-1] + half_column, rows[0] - half_row, rows[-1] + half_row)
     axes.imshow(values, cmap=colours, norm=scale, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
-    axes.set_title(NAMES[loss])
+    axes.set_title(SIMULATED[loss])
 
 
 def _label(

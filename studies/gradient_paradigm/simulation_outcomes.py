@@ -15,15 +15,13 @@ from multitask.evaluation.statistics import LEVEL, POWER
 
 Array = NDArray[Any]
 
-NAMES = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
+SIMULATED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
 """The losses whose dissipation is simulated."""
 TRIPLETS = {"mpt": "MPT", "met": "MET", "mat": "MAT"}
 """The losses with a margin, which imitate the dissipation of InfoNCE."""
 RATIO_MAPS = ("arccon", "met")
 """The losses whose ratio depends on the angles."""
 TEMPERATURES = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
-DISSIPATED = 0.01
-"""A gradient counts as dissipated below this dissipation term, as in the papers' simulation."""
 FILE = "simulations.npz"
 
 

@@ -31,15 +31,15 @@ from torch import Tensor
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
+from multitask.evaluation.gradient_probe import DISSIPATED
 from multitask.objectives import mixed_components as closed_forms
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, UnitPairs
 from multitask.objectives.mixed_components import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from multitask.stages.run_stage import OpenRun, run_stage
 from studies.gradient_paradigm.simulation_outcomes import (
-    DISSIPATED,
-    NAMES,
     RATIO_MAPS,
+    SIMULATED,
     TEMPERATURES,
     Array,
     Simulations,
@@ -48,7 +48,7 @@ from studies.gradient_paradigm.stages import SIMULATE, SimulationConfig
 
 USED = (closed_forms.INFONCE, closed_forms.ARCCON, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
 """Every objective whose defaults affect a simulation."""
-DISSIPATIONS = {name: closed_forms.DISSIPATIONS[name] for name in NAMES}
+DISSIPATION_TERMS = {name: closed_forms.DISSIPATIONS[name] for name in SIMULATED}
 """The dissipation terms of the papers' simulation."""
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
 NEGATIVE_MEANS = (math.pi / 20, math.pi)
@@ -82,7 +82,7 @@ def run_simulations(config: SimulationConfig) -> Simulations:
     weights: list[Tensor] = []
     for mean in negative_means:
         negatives = Negatives.of_cosines((mean + config.negative_deviation * negative).cos())
-        columns.append({name: _mean_and_error(term(positives, negatives)) for name, term in DISSIPATIONS.items()})
+        columns.append({name: _mean_and_error(term(positives, negatives)) for name, term in DISSIPATION_TERMS.items()})
         weights.append(torch.stack([_weights(negatives, fixed, temperature) for temperature in TEMPERATURES]))
     all_weights, errors, kept = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
     dissipation, dissipation_error = (
@@ -131,14 +131,14 @@ def _ratio_maps(
     ratio = {name: RATIOS[name](*angles).numpy() for name in RATIO_MAPS}
     equal = [Negatives.of_cosines(mean.cos().expand(batch_size - 1)) for mean in negative_means]
     dissipated = {
-        name: torch.stack([DISSIPATIONS[name](positive_means, negatives) for negatives in equal], 1) < DISSIPATED
+        name: torch.stack([DISSIPATION_TERMS[name](positive_means, negatives) for negatives in equal], 1) < DISSIPATED
         for name in RATIO_MAPS
     }
     return ratio, {name: mask.numpy() for name, mask in dissipated.items()}
 
 
 PAIRS, DIMENSIONS = (8, 32, 128), (8, 64, 768)
-CHUNK = 2**20
+COORDINATES_PER_CHUNK = 2**20
 """Coordinates that are drawn at once. The batches of a seed depend on it."""
 
 
@@ -149,7 +149,7 @@ def count_batches(seed: int, trials: int) -> dict[str, np.ndarray]:
     """
     holds = dict.fromkeys((MPT, MET, MAT), 0)
     for pairs, dim in product(PAIRS, DIMENSIONS):
-        size = min(1000, max(1, CHUNK // (pairs * dim)))
+        size = min(1000, max(1, COORDINATES_PER_CHUNK // (pairs * dim)))
         for chunk in range(math.ceil(trials / size)):
             u, v = (of[: trials - chunk * size] for of in draw(seed, pairs, dim, chunk, size))
             contrastive = INFONCE.temperature * _losses(INFONCE, u, v)

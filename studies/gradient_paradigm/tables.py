@@ -24,10 +24,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 NON_CONTRASTIVE = ("mhe", "mhs", "barlow_twins", "vicreg")
 MODIFIED = {name: f"{name}-modified" for name in NON_CONTRASTIVE}
 """Keys of the non-contrastive losses that have the three components."""
-_LOSSES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
-LABELS: dict[str, str] = {key: loss["label"] for key, loss in _LOSSES.items()}
-OBJECTIVES = {
-    key: ObjectiveConfig.of(loss.get("objective", key), **loss.get("parameters", {})) for key, loss in _LOSSES.items()
+_ENTRIES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
+LOSS_NAMES: dict[str, str] = {key: loss["label"] for key, loss in _ENTRIES.items()}
+LOSSES = {
+    key: ObjectiveConfig.of(loss.get("objective", key), **loss.get("parameters", {})) for key, loss in _ENTRIES.items()
 }
 
 
@@ -50,26 +50,26 @@ def objective_lines(recipes: Recipes) -> Iterator[GridLine]:
     projection, length and the halved learning rate of plain MHS are those of the paper's scripts. `recipes.losses` and
     `recipes.rates` have losses and learning rates that differ from the usual ones.
     """
-    for key in OBJECTIVES:
+    for key in LOSSES:
         config = under(key, recipes.views, recipes)
-        yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
+        yield Row(key, LOSS_NAMES[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
 
 
 def under(key: str, training: PretrainConfig, recipes: Recipes) -> PretrainConfig:
     """A training under one of the losses, plain MHS at half of the rate, as in the paper's scripts."""
     rate = training.optimizer.learning_rate * (0.5 if key == "mhs" else 1.0)
     optimizer = replace(training.optimizer, learning_rate=recipes.rates.get(key, rate))
-    return replace(training, objective=recipes.losses.get(key, OBJECTIVES[key]), optimizer=optimizer)
+    return replace(training, objective=recipes.losses.get(key, LOSSES[key]), optimizer=optimizer)
 
 
 def supervised_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Each objective on Quora's labelled pairs and on NLI's triplets, then fine-tuned on the three tasks."""
     yield Row.at({"source": "none", "objective": "none"}, "Fine-tuned only"), recipes.finetune(recipes.base)
-    for source, key in product(ROWS["objectives-supervised"], OBJECTIVES):
+    for source, key in product(ROWS["objectives-supervised"], LOSSES):
         usual = recipes.nli() if source["key"] == "nli" else recipes.quora(recipes.supervised)
         assert isinstance(usual.config, PretrainConfig)
         config = replace(under(key, usual.config, recipes), negative_pairs="bounded")
-        row = Row.at({"source": source["key"], "objective": key}, f"{source['label']}, {LABELS[key]}")
+        row = Row.at({"source": source["key"], "objective": key}, f"{source['label']}, {LOSS_NAMES[key]}")
         yield row, recipes.finetune(replace(usual, config=config))
 
 
@@ -97,7 +97,7 @@ objectives_long = described_table("objectives-long", lambda recipes: objective_l
 objectives_suites = described_table("objectives-suites", objective_lines)
 objectives_supervised = described_table("objectives-supervised", supervised_lines)
 
-EPOCHS = 3  # over the same sentences
+SHORT_EPOCHS = 3  # over the same sentences
 
 
 def decoupled_lines(recipes: Recipes) -> Iterator[GridLine]:
@@ -112,12 +112,12 @@ def decoupled_lines(recipes: Recipes) -> Iterator[GridLine]:
 
 
 decoupled = described_table(
-    "decoupled", lambda recipes: decoupled_lines(replace(recipes, views=replace(recipes.views, epochs=EPOCHS)))
+    "decoupled", lambda recipes: decoupled_lines(replace(recipes, views=replace(recipes.views, epochs=SHORT_EPOCHS)))
 )
 decoupled_long = described_table("decoupled-long", lambda recipes: decoupled_lines(longer(recipes)))
 
 COMPONENTS = ("dissipation", "weight", "ratio")
-SETTINGS: dict[str, tuple[float, float | None, float]] = {
+COMPONENT_SETTINGS: dict[str, tuple[float, float | None, float]] = {
     "mhe": (10.0, 0.05, 1.75),
     "mhs": (1.0, None, 1.75),  # its weight is on the hardest negative already
     "barlow_twins": (30.0, 0.05, 1.5),
@@ -134,15 +134,15 @@ def component_lines(recipes: Recipes) -> Iterator[GridLine]:
     The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs
     count alike, 1 if the closest pairs dominate.
     """
-    for loss in SETTINGS:
+    for loss in COMPONENT_SETTINGS:
         for on, objective in with_components(recipes, loss):
-            row = Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
+            row = Row.at({"loss": loss, "components": on}, f"{LOSS_NAMES[loss]}, {' + '.join(on) or 'plain'}")
             yield row, recipes.self_supervised(objective)
 
 
 def with_components(recipes: Recipes, loss: str) -> Iterator[tuple[tuple[str, ...], ObjectiveConfig]]:
     """A non-contrastive loss with every subset of the components, by the names of those that are on."""
-    uniformity, weight, usual = SETTINGS[loss]
+    uniformity, weight, usual = COMPONENT_SETTINGS[loss]
     modified = dict(recipes.losses.get(MODIFIED[loss], ObjectiveConfig(loss)).parameters)
     margin, ratio = modified.get("dissipation", DISSIPATION), modified.get("ratio", usual)
     weights = (None,) if weight is None else (None, weight)
@@ -220,8 +220,8 @@ gradient_suites = described_table("gradient-suites", gradient_lines)  # do all k
 
 COMPARED = ("infonce", "vicreg-modified")
 """The losses that are compared under other conditions."""
-CHUNK = 64  # rows that are encoded at a time
-LARGEST = 65536  # sentences; checkpoints with all sentences are as far apart as with these
+ROWS_PER_CHUNK = 64  # rows that are encoded at a time
+ALL_SENTENCES = 65536  # sentences; checkpoints with all sentences are as far apart as with these
 SENTENCES = 3000  # of a domain; the smallest domain of the course's data, captions, has more
 
 
@@ -235,15 +235,13 @@ def each_loss(
 
     `changed` makes a row's training of the usual one and the value. `losses` have default settings and these labels.
     """
-    compared = (
-        {name: ObjectiveConfig(name) for name in losses} if losses else {name: OBJECTIVES[name] for name in COMPARED}
-    )
+    compared = {name: ObjectiveConfig(name) for name in losses} if losses else {name: LOSSES[name] for name in COMPARED}
 
     def lines(recipes: Recipes) -> Iterator[GridLine]:
         for objective, entry in product(compared, ROWS[key]):
             value = entry.get("key")
             config = replace(changed(recipes.views, value), objective=compared[objective])
-            label = f"{(losses or LABELS)[objective]}, {entry['label']}"
+            label = f"{(losses or LOSS_NAMES)[objective]}, {entry['label']}"
             row = Row.at({"objective": objective, parameter: value}, label)
             yield row, recipes.pretrain(recipes.untuned, config)
 
@@ -257,14 +255,14 @@ def batches_of(usual: PretrainConfig, size: int) -> PretrainConfig:
     of more.
     """
     rate = usual.optimizer.learning_rate * sqrt(size / usual.batch_size)
-    optimizer, chunk = replace(usual.optimizer, learning_rate=rate), CHUNK if size > CHUNK else None
+    optimizer, chunk = replace(usual.optimizer, learning_rate=rate), ROWS_PER_CHUNK if size > ROWS_PER_CHUNK else None
     views = rescaled_intervals(usual, usual.batch_size / size)
     return replace(views, batch_size=size, optimizer=optimizer, chunk=chunk)
 
 
 def limited_to(usual: PretrainConfig, limit: int | None) -> PretrainConfig:
     """Training on so many sentences, each seen once. All sizes up to the largest have equally many checkpoints."""
-    views = rescaled_intervals(usual, (limit or LARGEST) / (usual.train_limit or LARGEST))
+    views = rescaled_intervals(usual, (limit or ALL_SENTENCES) / (usual.train_limit or ALL_SENTENCES))
     return replace(views, train_limit=limit)
 
 
@@ -291,20 +289,20 @@ def negative_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
     for objective, way in product(("infonce", "gradient"), ROWS["negatives"]):
         sampling = NegativesConfig(**{name: value for name, value in way.items() if name not in ("key", "label")})
-        config = replace(recipes.views, objective=OBJECTIVES[objective], sampling=sampling)
-        row = Row.at({"objective": objective, "negatives": way["key"]}, f"{LABELS[objective]}, {way['label']}")
+        config = replace(recipes.views, objective=LOSSES[objective], sampling=sampling)
+        row = Row.at({"objective": objective, "negatives": way["key"]}, f"{LOSS_NAMES[objective]}, {way['label']}")
         yield row, recipes.pretrain(recipes.untuned, config)
 
 
 negatives = described_table("negatives", negative_lines)
 
-ARCHITECTURES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
+ARCHITECTURE_NAMES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
 DEPTHS = {
     "2x128": ("2 layers of 128", ShapeConfig(128, 2, 2, 512)),
     "4x256": ("4 layers of 256", ShapeConfig(256, 4, 4, 1024)),
     "6x384": ("6 layers of 384", ShapeConfig(384, 6, 6, 1536)),
 }
-SHAPES = {(a, size): replace(shape, model_type=a) for a in ARCHITECTURES for size, (_, shape) in DEPTHS.items()}
+SHAPES = {(a, size): replace(shape, model_type=a) for a in ARCHITECTURE_NAMES for size, (_, shape) in DEPTHS.items()}
 
 
 def encoder_from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
@@ -321,8 +319,8 @@ def shape_lines(recipes: Recipes) -> Iterator[GridLine]:
         start = encoder_from_scratch(recipes, shape)
         for objective in ("infonce", "vicreg", "vicreg-modified"):
             point = {"architecture": architecture, "size": size, "objective": objective}
-            row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size][0]}, {LABELS[objective]}")
-            yield row, recipes.self_supervised(OBJECTIVES[objective], start)
+            row = Row.at(point, f"{ARCHITECTURE_NAMES[architecture]}, {DEPTHS[size][0]}, {LOSS_NAMES[objective]}")
+            yield row, recipes.self_supervised(LOSSES[objective], start)
 
 
 shapes = described_table("shapes", shape_lines)
@@ -335,9 +333,9 @@ def architecture_lines(recipes: Recipes) -> Iterator[GridLine]:
     """
     size = {name: value for name, value in vars(SHAPES["bert", "4x256"]).items() if name != "model_type"}
     views = replace(recipes.views, pooling="mean", encoder_dropout=0.1, freeze_embeddings=False)
-    losses: list[tuple[Point, str, ObjectiveConfig]] = [({"loss": "infonce"}, LABELS["infonce"], OBJECTIVES["infonce"])]
+    losses: list[tuple[Point, str, ObjectiveConfig]] = [({"loss": "infonce"}, LOSS_NAMES["infonce"], LOSSES["infonce"])]
     losses += [
-        ({"components": on}, f"{LABELS['vicreg']}, {' + '.join(on) or 'plain'}", objective)
+        ({"components": on}, f"{LOSS_NAMES['vicreg']}, {' + '.join(on) or 'plain'}", objective)
         for on, objective in with_components(recipes, "vicreg")
     ]
     for way, (point, label, objective) in product(ROWS["architectures"], losses):

@@ -19,14 +19,14 @@ from multitask.experiments.frames import ProbedAt, RunResult
 from multitask.experiments.report import Section
 from multitask.experiments.results import difference
 from multitask.experiments.table_results import PresetResults, TableResults, compared
-from studies.gradient_paradigm.tables import COMPONENTS, LABELS, MEANINGS, MODIFIED, NON_CONTRASTIVE, SYMBOLS, swept
+from studies.gradient_paradigm.tables import COMPONENTS, LOSS_NAMES, MEANINGS, MODIFIED, NON_CONTRASTIVE, SYMBOLS, swept
 from studies.report.claims import LEAST_SEEDS, SCORE
 from studies.report.study_page import as_intervals, table_section
 
 Track = Callable[[RunResult], Sequence[tuple[float, float]]]
 """From a run to steps and values."""
-HELD_OUT: ProbedAt = "held-out sentences"
-PROBED = {
+HELD_OUT_SENTENCES: ProbedAt = "held-out sentences"
+STATISTIC_LABELS = {
     "distance gap": "mean angle to negatives less mean angle to the positive, radians",
     "hardest negative push": "share of the push that the hardest negative makes",
     "closer to positive": "share of anchors that a step brings closer to their positive",
@@ -69,12 +69,12 @@ def component_sweeps(results: PresetResults) -> Section | None:
         over_training(
             found,
             {"": {f"{SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()}},
-            partial(RunResult.probed, statistic=statistic, place=HELD_OUT),
+            partial(RunResult.probed, statistic=statistic, place=HELD_OUT_SENTENCES),
             statistic,
             f"{what}, by {MEANINGS[parameter]}",
             graded=True,
         )
-        for statistic, what in PROBED.items()
+        for statistic, what in STATISTIC_LABELS.items()
         for parameter in MEANINGS
     ]
     return Section(
@@ -107,7 +107,7 @@ def _gap_to_sts(run: RunResult, metric: str) -> list[tuple[float, float]]:
     The latter is an average over the steps since the previous evaluation, as the gradient probe saw them. Empty if an
     evaluation lacks either.
     """
-    of_dev_set, held_out = _on_dev_set(run, metric), dict(run.probed(metric, HELD_OUT))
+    of_dev_set, held_out = _on_dev_set(run, metric), dict(run.probed(metric, HELD_OUT_SENTENCES))
     complete = all(step in held_out for step, _ in of_dev_set)
     return [(step, value - held_out[int(step)]) for step, value in of_dev_set] if complete else []
 
@@ -123,7 +123,7 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
         norm = partial(RunResult.probed, statistic=f"{part} gradient")
         drawn.append(draw(norm, "norm", f"norm of the {part} part of the anchors' gradient", scale="log"))
     for part in NORMS:
-        held_out = partial(RunResult.probed, statistic=part, place=HELD_OUT)
+        held_out = partial(RunResult.probed, statistic=part, place=HELD_OUT_SENTENCES)
         drawn.append(draw(held_out, part, f"{part} of two dropout views of held-out sentences; lower is better"))
     for part in NORMS:
         caption = f"{part} of the STS dev set, less that of two dropout views of some of its sentences"
@@ -137,8 +137,8 @@ def long_section(results: PresetResults) -> Section | None:
     if found is None:
         return None
     panels = {
-        "As published": {LABELS[key]: key for key in LABELS if key not in MODIFIED.values()},
-        "With three components": {LABELS[key]: MODIFIED.get(key, key) for key in ("infonce", *MODIFIED)},
+        "As published": {LOSS_NAMES[key]: key for key in LOSS_NAMES if key not in MODIFIED.values()},
+        "With three components": {LOSS_NAMES[key]: MODIFIED.get(key, key) for key in ("infonce", *MODIFIED)},
     }
     tracks: dict[str, Track] = {
         "dev score": _dev_curve,
@@ -193,8 +193,8 @@ def factorial_section(results: PresetResults) -> Section | None:
     table = results.finished_tables.get(TABLE)
     if table is None or not len(effects := effects_of_components(table)):
         return None
-    panels = {LABELS[str(loss)]: as_intervals(of.droplevel(0)) for loss, of in effects.groupby(level=0, sort=False)}
-    lines = [(LABELS[loss], name, difference(e).replace("\\", "")) for (loss, name), e in effects.iterrows()]
+    panels = {LOSS_NAMES[str(loss)]: as_intervals(of.droplevel(0)) for loss, of in effects.groupby(level=0, sort=False)}
+    lines = [(LOSS_NAMES[loss], name, difference(e).replace("\\", "")) for (loss, name), e in effects.iterrows()]
     title = "Effects of components on similarity"
     return Section(
         TABLE,

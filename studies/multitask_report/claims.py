@@ -66,8 +66,8 @@ AVERAGE, BATCHES, EPOCHS = "scheduler=average", "scheduler=batch_round_robin", "
 PCGRAD = "scheduler=pcgrad"
 FUSION = "Fusion is above the baseline without contrastive training"
 FUSION_FIRST = "Fusion is above training contrastively first"
-GIVEN = "Contrastive pre-training on the three given sets helps"
-QUORA = "Pre-training on all three sets works better than on Quora alone"
+GIVEN_HELPS = "Contrastive pre-training on the three given sets helps"
+GIVEN_ABOVE_QUORA = "Pre-training on all three sets works better than on Quora alone"
 AFTER = "Pre-training on NLI and the given sets one after the other hurts"
 ORDER = "It hurts especially when NLI comes after"
 NLI_LONGER = "Longer pre-training on NLI is better"
@@ -82,12 +82,12 @@ ORDERINGS = (
     Better("1", OVERALL, "fusion", "contrastive-first", FUSION_FIRST),
     Better("1", SIMILARITY, "fusion", "contrastive-first", FUSION_FIRST),
     Better("1", OVERALL, "fusion", "supervised-first", "Fusion training leads to the best score"),
-    Better("2", OVERALL, "given", "none", GIVEN),
-    Better("2", SIMILARITY, "given", "none", GIVEN),
+    Better("2", OVERALL, "given", "none", GIVEN_HELPS),
+    Better("2", SIMILARITY, "given", "none", GIVEN_HELPS),
     Better("2", SIMILARITY, "nli", "given", "NLI is above the three given sets"),
     Better("3", OVERALL, FIRST_LAYER, SHARED, "Sharing the first layer works better than sharing whole heads"),
-    Better("4", OVERALL, "given", "quora", QUORA),
-    Better("4", SIMILARITY, "given", "quora", QUORA),
+    Better("4", OVERALL, "given", "quora", GIVEN_ABOVE_QUORA),
+    Better("4", SIMILARITY, "given", "quora", GIVEN_ABOVE_QUORA),
     Better("4", SIMILARITY, "quora-positives", "quora", "Quora without negative pairs is above Quora with them"),
     Better("5", OVERALL, "nli", "nli-given", AFTER),
     Better("5", SIMILARITY, "nli", "nli-given", AFTER),

@@ -11,8 +11,9 @@ from typing import Any
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.base.runs import Weights
-from multitask.experiments.tables import MAIN_TASKS, OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
-from multitask.stages.settings import REPORT, EvaluateConfig, FinetuneConfig
+from multitask.experiments.tables import OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
+from multitask.stages.settings import REPORT_SETTINGS, EvaluateConfig, FinetuneConfig
+from multitask.tasks import MAIN_TASKS
 from studies.engine.recipes import Recipes, read_tables
 
 DESCRIBED = read_tables(__file__)
@@ -27,7 +28,7 @@ def changed(config: Any, settings: TableEntry, usual: Sequence[str] = ()) -> Any
         name: changed(getattr(config, name), value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
     }
-    return replace(config, **{name: getattr(REPORT, name) for name in usual}, **found)
+    return replace(config, **{name: getattr(REPORT_SETTINGS, name) for name in usual}, **found)
 
 
 def _settings_of(name: str) -> FinetuneConfig:
@@ -90,7 +91,7 @@ def ensembles(recipes: Recipes) -> dict[str, Node | None]:
     return {**both, "ensemble-test": None}
 
 
-OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
+OWN_RECIPES: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
     "1": supervised_on_sentiment,
     "2": ensembles,
     "reviews": lambda recipes: {"reviews": recipes.finetune(recipes.start, recipes.reviews)},
@@ -106,7 +107,7 @@ def report_table(key: str, recipes: Recipes) -> Experiment:
     """A table of `tables.toml` with the recipes of its rows."""
     described: dict[str, Any] = dict(DESCRIBED[key])
     shared = {name: described.pop(name) for name in RECIPE if name in described}
-    models, lines = OWN[key](recipes) if key in OWN else {}, []
+    models, lines = OWN_RECIPES[key](recipes) if key in OWN_RECIPES else {}, []
     for entry in described.pop("rows"):
         row = _row(entry, recipes.supervised.optimizer.learning_rate if key == "10" else None)
         settings = {**shared.get("finetune", {}), **entry.get("finetune", {})}

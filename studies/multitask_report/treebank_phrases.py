@@ -20,7 +20,8 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow, text_lines
 from multitask.data.write_tables import TEXT_FORMATS
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
 
@@ -28,7 +29,7 @@ SENTENCE_COPIES = 3
 """How often the new file has each whole sentence. Phrases outnumber sentences by 17 to 1."""
 PARTS = re.compile(r"\((?P<label>[0-4])(?= )|(?P<word>[^\s()]+)|(?P<end>\))|(?P<other>\S)")
 
-HELD_OUT: tuple[Split, ...] = ("dev", "test")
+HELD_OUT_SPLITS: tuple[Split, ...] = ("dev", "test")
 Phrase = tuple[str, int]
 """Its words, separated by spaces, and its label from 0 to 4."""
 
@@ -54,7 +55,7 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
         raise InputError(f"{folder}: exists already; name another folder, or remove it")
     tasks = chosen_tasks(data, MAIN_TASKS)
     held_out = TrainedOn()
-    for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT):
+    for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT_SPLITS):
         held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
     training = {name: _new_rows(load_rows(task, "train"), held_out) for name, task in tasks.items()}
     sentiment = training["sentiment"]
@@ -68,7 +69,7 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
         for name, task in tasks.items():
             rows = [{**row, "id": str(number)} for number, row in enumerate(written[name])]
             write_course_rows(temporary / Path(task.files.splits["train"].file).name, task, rows)
-            for path in (Path(task.files.splits[split].file) for split in HELD_OUT):
+            for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
                 shutil.copyfile(path, temporary / path.name)
     return len(sentiment), len(phrases)
 

@@ -32,7 +32,7 @@ from multitask.evaluation.statistics import LEVEL
 from multitask.experiments.results import signed
 
 Verdict = Literal["shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open"]
-SHOWN = 4
+NUMBERS_SHOWN = 4
 """The most numbers of a combined statement that are told. Of more, the one that decides is told."""
 
 
@@ -116,7 +116,7 @@ class Combined:
     def text(self) -> str:
         """What was found of each; of many, the least sure one, or if one suffices the surest."""
         found = "; ".join(part.text() for part in self.parts)
-        if len(self.parts) > SHOWN:
+        if len(self.parts) > NUMBERS_SHOWN:
             which, choose = ("least", min) if self.every else ("most", max)
             surest = choose(self.parts, key=lambda part: part.holds_by(LEVEL))
             found = f"{which} sure of {len(self.parts)}: {surest.text()}"

@@ -17,7 +17,7 @@ from studies.report.verdicts import Bound, Combined, Statement
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
 LOW, LARGER = SHARES[:4], SHARES[4:]
-ENCODERS = {
+TABLE_ENCODERS = {
     "sparsity-own": "Encoder trained here, pruned and rewound as in the paper",
     "sparsity": "Start weights, pruned as they are",
 }
@@ -102,7 +102,7 @@ def _claims() -> Iterator[Claim]:
         ("optima-differ", results, "Different tasks have different optimal sparsities.", differ, optima_differ, STS),
     ):  # fmt: skip
         claim = partial(Claim, key, "sparse", section, text)
-        for table, encoder in ENCODERS.items():
+        for table, encoder in TABLE_ENCODERS.items():
             kind: ClaimKind = "claim" if table == "sparsity-own" else "beyond the paper"
             yield claim(f"{encoder}: {criterion}", says, (ClaimPlace(table, column),), kind)
 

@@ -22,12 +22,12 @@ from multitask.experiments.report import Section
 from multitask.experiments.table_results import PresetResults, TableResults, compared
 from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.study_page import as_intervals, table_section
-from studies.sparse_cse.tables import CRITERIA, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
+from studies.sparse_cse.tables import CRITERIA, PRUNING_CHANGES, SCORE_SHARES, SHARES, WHOLE, pruned
 
-START, OWN = "sparsity", "sparsity-own"
+START_PRUNED, OWN_PRUNED = "sparsity", "sparsity-own"
 PRUNED = {
-    START: "What is pruned: start weights, pruned as they are",
-    OWN: "What is pruned: encoder trained here, pruned and rewound as in the paper",
+    START_PRUNED: "What is pruned: start weights, pruned as they are",
+    OWN_PRUNED: "What is pruned: encoder trained here, pruned and rewound as in the paper",
 }
 UNITS = ("heads", "neurons")
 PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
@@ -66,7 +66,7 @@ def scores_section(results: PresetResults) -> Section | None:
     pairs = {
         share: {
             name: (pruned(share, criterion), pruned(share, "random"))
-            for criterion, (name, _) in SCORES.items()
+            for criterion, (name, _) in PRUNING_CHANGES.items()
             if criterion != "random"
         }
         for share in SCORE_SHARES
@@ -167,9 +167,9 @@ def matrices(
 
 
 SECTIONS = (
-    partial(curves_section, START),
-    partial(curves_section, OWN),
+    partial(curves_section, START_PRUNED),
+    partial(curves_section, OWN_PRUNED),
     scores_section,
-    partial(pruned_section, START),
-    partial(pruned_section, OWN),
+    partial(pruned_section, START_PRUNED),
+    partial(pruned_section, OWN_PRUNED),
 )

@@ -34,7 +34,7 @@ from multitask.tasks.read_examples import load_rows
 
 BATCH_SIZES = (16, 32, 128)
 """What batches of 64 are compared with."""
-KINDS = ("heads", "neurons")
+UNIT_KINDS = ("heads", "neurons")
 SHARE = 0.1
 DRAWS = 50
 UnitScores = Callable[[RowNumbers, int, int], Units]
@@ -116,7 +116,7 @@ def agreement(first: ByBatch, second: ByBatch, count: int, draws: int = DRAWS) -
 def _by_batch(start: str, data: Path, config: PruneConfig, options: RunOptions) -> ByBatch:
     score, rows = _scorer(start, data, config, options)
     scored = [score(batch, len(batch), 0) for batch in scored_batches(rows, config.batch_size, config.seed)]
-    return {kind: np.stack([_ranked(units, kind) for units in scored]) for kind in KINDS}
+    return {kind: np.stack([_ranked(units, kind) for units in scored]) for kind in UNIT_KINDS}
 
 
 def _ranked(units: Units, kind: str) -> Values:
@@ -147,7 +147,7 @@ def agreements(pairs: dict[str, list[tuple[Units, Units]]]) -> pandas.DataFrame:
     """
     found = []
     for what, of in pairs.items():
-        for name in KINDS:
+        for name in UNIT_KINDS:
             for pair in of:
                 first, second = (_ranked(units, name) for units in pair)
                 found.append((what, name, spearmanr(first, second).statistic, _shared(first, second)))

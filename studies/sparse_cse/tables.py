@@ -14,7 +14,7 @@ from multitask.base.runs import Weights
 from multitask.experiments.tables import Experiment, GridLine, Node, Row, row_key
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
-from studies.gradient_paradigm.tables import OBJECTIVES, SHAPES, encoder_from_scratch
+from studies.gradient_paradigm.tables import LOSSES, SHAPES, encoder_from_scratch
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}
@@ -78,12 +78,12 @@ class Encoder:
 
 
 ENCODERS = {
-    "infonce": Encoder("InfoNCE", OBJECTIVES["infonce"]),
+    "infonce": Encoder("InfoNCE", LOSSES["infonce"]),
     "align_uniform": Encoder("alignment and uniformity", ObjectiveConfig("align_uniform")),  # the score's own loss
-    "vicreg-modified": Encoder("VICReg, modified", OBJECTIVES["vicreg-modified"]),
-    "infonce-4x256": Encoder("InfoNCE, BERT, 4 layers of 256", OBJECTIVES["infonce"], ("bert", "4x256")),
-    "infonce-roberta": Encoder("InfoNCE, RoBERTa, 4 layers of 256", OBJECTIVES["infonce"], ("roberta", "4x256")),
-    "moco": Encoder("MoCo v2, momentum 0.995", OBJECTIVES["infonce"], momentum=0.995),
+    "vicreg-modified": Encoder("VICReg, modified", LOSSES["vicreg-modified"]),
+    "infonce-4x256": Encoder("InfoNCE, BERT, 4 layers of 256", LOSSES["infonce"], ("bert", "4x256")),
+    "infonce-roberta": Encoder("InfoNCE, RoBERTa, 4 layers of 256", LOSSES["infonce"], ("roberta", "4x256")),
+    "moco": Encoder("MoCo v2, momentum 0.995", LOSSES["infonce"], momentum=0.995),
     "byol": Encoder("BYOL, momentum 0.995", ObjectiveConfig("byol"), momentum=0.995),
 }
 ENCODER_SHARES = (0.05, 0.2)
@@ -106,7 +106,7 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
     return _table(recipes, "sparsity-encoders", lines)
 
 
-SCORES: dict[str, tuple[str, dict[str, Any]]] = {
+PRUNING_CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     changes.pop("key"): (changes.pop("label"), changes) for changes in DESCRIBED["sparsity-scores"].pop("scores")
 }
 """Names of the changes of the paper's pruning, and the changed settings, by key."""
@@ -129,7 +129,7 @@ def sparsity_scores(recipes: Recipes) -> Experiment:
     whole = recipes.pretrain(recipes.start, recipes.recovery)
     lines: list[GridLine] = [(NOTHING_REMOVED, whole)]
     for share in SCORE_SHARES:
-        for key, (name, settings) in SCORES.items():
+        for key, (name, settings) in PRUNING_CHANGES.items():
             lines.append((Row.at({"share": share, "criterion": key}, f"{share:.0%}, {name}"), left(share, settings)))
     return _table(recipes, "sparsity-scores", lines)
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from minbert.errors import InputError
 from multitask.data.contamination import normalised
-from multitask.data.fetch import CHECKOUT
+from multitask.data.fetch import CHECKOUT_DATA
 from multitask.evaluation.suite_sets import SETS
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
@@ -71,7 +71,7 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
 # Rows that move to the dev sets are lost nowhere and leave no sentence behind.
 
 
-SAMPLE = CHECKOUT / "sample"
+SAMPLE = CHECKOUT_DATA / "sample"
 
 
 def read_course(path: Path) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import pytest
 
 from multitask.base.runs import Weights
 from multitask.stages.settings import (
-    REPORT,
+    REPORT_SETTINGS,
     SUPERVISED,
     FuseConfig,
     MlmConfig,
@@ -23,7 +23,7 @@ from tests.conftest import resampling_little
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
-MULTITASK = replace(REPORT, epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
+MULTITASK = replace(REPORT_SETTINGS, epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
 
 few_resamples = pytest.fixture(scope="package", autouse=True)(resampling_little)
 

@@ -17,7 +17,7 @@ import studies
 from multitask.experiments.table_results import TableResults
 from multitask.experiments.tables import Row
 from studies.engine.recipes import GROUPS, STS
-from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, TRIPLETS, Simulations
+from studies.gradient_paradigm.simulation_outcomes import RATIO_MAPS, SIMULATED, TEMPERATURES, TRIPLETS, Simulations
 from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
 from studies.report import claims as measures
 from studies.report.claims import Claim, Status, judge
@@ -64,8 +64,8 @@ class Results:
             positive,
             negative,
             np.array(TEMPERATURES),
-            dict.fromkeys(NAMES, fallen),
-            dict.fromkeys(NAMES, error),
+            dict.fromkeys(SIMULATED, fallen),
+            dict.fromkeys(SIMULATED, error),
             weights,
             np.full_like(weights, 1.0 if unknown else 1e-4),
             np.ones_like(weights),

@@ -18,7 +18,7 @@ from multitask.training.schedulers.task_gradients import TaskGradients, gramian_
 from multitask.training.settings import ScheduledTraining
 from multitask.training.source import Losses, Trainable, Update
 
-ROUNDING = (10 * torch.finfo(torch.float32).eps) ** 2
+SMALLEST_EIGENVALUE = (10 * torch.finfo(torch.float32).eps) ** 2
 """Eigenvalues below this share of the largest are rounding errors of gradients in float32 (eigenvalues are squares)."""
 
 
@@ -102,7 +102,7 @@ class Aggregation(Scheduler):
         inverse = torch.where(norms > 0, 1 / norms, 0.0)
         # Of unit length, so that a small gradient does not count as a rounding error of a large one.
         values, vectors = torch.linalg.eigh(inverse[:, None] * gramian * inverse)
-        spanned = values > values.max() * ROUNDING
+        spanned = values > values.max() * SMALLEST_EIGENVALUE
         spreads, basis = values[spanned].sqrt(), vectors[:, spanned]  # [dimensions], [tasks, dimensions]
         # Of a joint norm from 1 to 2, because torchjd takes small gradients for zero. A power of two rounds nothing.
         size = torch.exp2(norms.norm().log2().floor()) if self.homogeneous else 1.0

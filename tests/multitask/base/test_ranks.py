@@ -34,7 +34,7 @@ from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.tasks import MAIN_TASKS
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig
 from multitask.training.source import Batch

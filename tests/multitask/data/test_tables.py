@@ -19,7 +19,7 @@ from minbert.errors import InputError
 from multitask.data import tables as text_lines
 from multitask.data.messages import OnProblem, refuse
 from multitask.data.read_tables import open_table
-from multitask.data.tables import MOST_BYTES, Format, RowsFrom, value_of
+from multitask.data.tables import MAX_LINE, Format, RowsFrom, value_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
 
@@ -137,7 +137,7 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
     text = "word " * 200_000
     assert rows_of(write(tmp_path, f'text,label\n"{text}",1\n'))[0][1]["text"] == text
     with pytest.raises(InputError, match=r"data\.csv:2: "):
-        rows_of(write(tmp_path, b"text\n" + b"a" * (MOST_BYTES + 1) + b"\n"))
+        rows_of(write(tmp_path, b"text\n" + b"a" * (MAX_LINE + 1) + b"\n"))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_text_that_a_small_parquet_file_repeats_is_not_written_out(tmp_path, c
 
 @pytest.mark.parametrize("line", [b"\n", b"a,b\n"])
 def test_a_compressed_file_of_equal_lines_is_not_read_to_its_end(tmp_path, line, monkeypatch):
-    monkeypatch.setattr(text_lines, "UNSUSPECTED", 2**14)
+    monkeypatch.setattr(text_lines, "UNSUSPECTED_BYTES", 2**14)
     path = write(tmp_path, gzip.compress(b"text,label\n" + line * 300_000), "data.csv.gz")
     with pytest.raises(InputError, match=r"data\.csv\.gz: \d+,\d{3} bytes of content, more than 100 times"):
         rows_of(path, on_problem=print)

@@ -178,7 +178,7 @@ def units(rows: int, dim: int = 6, seed: int = 0):
 
 @pytest.mark.parametrize("rows", [2, 7, 8, 20, 21])
 def test_uniformity_in_stretches_is_that_over_all_pairs(rows, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(module, "SENTENCES_PER_CHUNK", 7)
     vectors = units(rows)
     kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(vectors, 2)]
     assert uniformity_in_chunks(vectors) == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)

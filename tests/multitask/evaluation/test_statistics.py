@@ -283,7 +283,7 @@ def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(metric, several, m
     labels, predictions = answers_of(metric, several)
     whole = resampled_scores(labels, predictions, metric, np.random.default_rng(5), samples=30)
     for chunk in (1, EXAMPLES, EXAMPLES + 1, 4 * EXAMPLES):
-        monkeypatch.setattr(module, "CHUNK", chunk)
+        monkeypatch.setattr(module, "WEIGHTS_PER_CHUNK", chunk)
         pieces = resampled_scores(labels, predictions, metric, np.random.default_rng(5), samples=30)
         np.testing.assert_allclose(pieces, whole, atol=1e-12)
 

@@ -11,7 +11,7 @@ from multitask.base.runs import Weights
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import run_preset
 from multitask.experiments.tables import Node, Preset, Row, experiment
-from multitask.stages.settings import REPORT, FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.stages.settings import REPORT_SETTINGS, FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import OptimizerConfig
 
 
@@ -37,7 +37,7 @@ class Recipes:
 @pytest.fixture(scope="session")
 def recipes(tiny_encoder, grid_data) -> Recipes:
     fast = OptimizerConfig(learning_rate=1e-3)
-    multitask = replace(REPORT, epochs=1, batch_size=32, optimizer=fast, keep_task_bests=False)
+    multitask = replace(REPORT_SETTINGS, epochs=1, batch_size=32, optimizer=fast, keep_task_bests=False)
     supervised = PretrainConfig(select="last", train_limit=16, optimizer=OptimizerConfig(learning_rate=2e-3))
     return Recipes(Weights(str(tiny_encoder)), grid_data, multitask, supervised)
 

@@ -16,7 +16,7 @@ from multitask.base.runs import Run
 from multitask.stages import training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.tasks.sources import FILES, Pairs, Triplets, read_texts
+from multitask.tasks.sources import SOURCE_FILES, Pairs, Triplets, read_texts
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Trainable
 
@@ -35,11 +35,11 @@ def data(small_data, sample_data, tmp_path_factory) -> Path:
         (folder / path.name).write_bytes(path.read_bytes())
     lines = dict.fromkeys((sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines())
     (folder / "sentences.txt").write_text("\n".join(islice(lines, 40)) + "\n", encoding="utf-8")
-    with (sample_data / FILES["nli"][1]).open(encoding="utf-8", newline="") as file:
-        (folder / FILES["nli"][1]).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
-    anchors, positives, _ = read_texts(folder / FILES["nli"][1], Triplets.columns).sentences
+    with (sample_data / SOURCE_FILES["nli"][1]).open(encoding="utf-8", newline="") as file:
+        (folder / SOURCE_FILES["nli"][1]).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
+    anchors, positives, _ = read_texts(folder / SOURCE_FILES["nli"][1], Triplets.columns).sentences
     pairs = ["\t".join(row) for row in (Pairs.columns, *zip(anchors, positives, strict=True))]
-    (folder / FILES["pairs"][1]).write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    (folder / SOURCE_FILES["pairs"][1]).write_text("\n".join(pairs) + "\n", encoding="utf-8")
     return folder
 
 

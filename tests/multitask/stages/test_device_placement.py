@@ -28,7 +28,8 @@ from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import AlignUniformSource, sensitivity
 from multitask.stages.settings import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
-from multitask.tasks.declarations import MAIN_TASKS, task_named
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training import contrastive_source as gradient_cache
 from multitask.training.optimizer import Optimizer

@@ -29,7 +29,8 @@ from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings import SUPERVISED, EvaluateConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import MAIN_TASKS, load_tasks
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import load_tasks
 from multitask.training.optimizer import Optimizer, build_adamw
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig

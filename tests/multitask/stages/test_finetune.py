@@ -25,7 +25,7 @@ from multitask.stages import finetune as finetune_stage
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig, FuseConfig
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
 from tests.multitask.stages.conftest import weights

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from scipy.stats import entropy
 from torch import Tensor, nn
 
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.tasks import MAIN_TASKS
 from multitask.training import regularisation
 from multitask.training.regularisation import RDrop, Smart, ascended
 from multitask.training.source import Losses

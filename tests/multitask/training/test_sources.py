@@ -16,7 +16,7 @@ from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.examples import LabelledData, Tokens
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.stages.prune import SOURCE, AlignUniformSource, magnitude, sensitivity
+from multitask.stages.prune import SCORED_ROWS, AlignUniformSource, magnitude, sensitivity
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.masked_words import MaskedSource
@@ -36,8 +36,8 @@ def pairs(small_data, tiny_encoder) -> LabelledData:
 
 
 def loss(encoder: SentenceEncoder, source: AlignUniformSource, rows: Sequence[int]) -> torch.Tensor:
-    update = (Batch(SOURCE, np.array(rows)),)
-    return losses_of(encoder, {SOURCE: source}, update).terms[SOURCE]
+    update = (Batch(SCORED_ROWS, np.array(rows)),)
+    return losses_of(encoder, {SCORED_ROWS: source}, update).terms[SCORED_ROWS]
 
 
 # The loss.

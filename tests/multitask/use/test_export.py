@@ -32,7 +32,8 @@ from multitask.models.sentence_encoder import load_encoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks, load_tasks
+from multitask.tasks import MAIN_TASKS
+from multitask.tasks.declarations import chosen_tasks, load_tasks
 from multitask.tasks.kinds import Classification, Cosine, MultiLabel, PairClassification, PairRegression, Regression
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task, TaskFiles

@@ -36,7 +36,7 @@ from studies.engine import presets
 from studies.engine.presets import PRESETS, load_preset
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm import tables as gradient_tables
-from studies.gradient_paradigm.training_figures import PROBED
+from studies.gradient_paradigm.training_figures import STATISTIC_LABELS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
 from tests.conftest import ROOT, random_encoder, sample_vocabulary
@@ -265,10 +265,10 @@ def test_runs_leave_what_the_study_reads(whole):
     results = PresetResults.read(whole[2], "sample")
     assert results.last_stage("simulations") is not None
     for _, runs in results.finished_tables["gradient"].rows:
-        for statistic in (*PROBED, "alignment gradient", "uniformity gradient"):
+        for statistic in (*STATISTIC_LABELS, "alignment gradient", "uniformity gradient"):
             assert [step for step, _ in runs[0].probed(statistic)] == [2]
     for _, runs in results.finished_tables["decoupled"].rows:
-        assert [len(run.curve("similarity")) for run in runs] == [gradient_tables.EPOCHS]
+        assert [len(run.curve("similarity")) for run in runs] == [gradient_tables.SHORT_EPOCHS]
 
 
 def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(whole):

@@ -27,7 +27,7 @@ from studies.gradient_paradigm.simulated_claims import angle_of_fall
 from studies.gradient_paradigm.study import STUDY
 from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.training_figures import (
-    HELD_OUT,
+    HELD_OUT_SENTENCES,
     component_sweeps,
     decoupling_section,
     effect,
@@ -263,7 +263,7 @@ def test_statistics_of_the_components_are_those_of_held_out_sentences(tmp_path, 
     probed, asked = RunResult.probed, []
     monkeypatch.setattr(RunResult, "probed", lambda run, **what: asked.append(what["place"]) or probed(run, **what))
     assert component_sweeps(results) is not None
-    assert set(asked) == {HELD_OUT}
+    assert set(asked) == {HELD_OUT_SENTENCES}
     assert [len(of) for of in drawn] == 3 * [7, 8, 7]  # values of margin, temperature, ratio
 
 

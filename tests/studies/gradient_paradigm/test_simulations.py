@@ -18,9 +18,9 @@ from multitask.objectives import mixed_components as closed_forms
 from multitask.objectives.mixed_components import RATIOS, WEIGHTS
 from studies.gradient_paradigm import simulations as module
 from studies.gradient_paradigm.simulation_figures import write_figures
-from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Rate, Simulations
+from studies.gradient_paradigm.simulation_outcomes import RATIO_MAPS, SIMULATED, TEMPERATURES, Rate, Simulations
 from studies.gradient_paradigm.simulations import (
-    DISSIPATIONS,
+    DISSIPATION_TERMS,
     count_batches,
     draw,
     run_simulations,
@@ -96,7 +96,7 @@ def test_ratio_maps_are_the_closed_forms_at_the_means(simulations, angles):
 
 
 def test_what_is_said_without_torch_is_so():
-    assert list(NAMES) == list(DISSIPATIONS)
+    assert list(SIMULATED) == list(DISSIPATION_TERMS)
     assert set(RATIO_MAPS) < set(RATIOS) == set(WEIGHTS) == set(closed_forms.DISSIPATIONS)
 
 
@@ -166,7 +166,7 @@ def test_embeddings_are_unit_vectors_around_a_common_direction():
 def test_losses_above_infonce_are_counted_as_slow_loops_do(monkeypatch):
     monkeypatch.setattr(module, "PAIRS", (8, 32))
     monkeypatch.setattr(module, "DIMENSIONS", (8,))
-    monkeypatch.setattr(module, "CHUNK", 80 * 8 * 8)  # so that one size takes two chunks
+    monkeypatch.setattr(module, "COORDINATES_PER_CHUNK", 80 * 8 * 8)  # so that one size takes two chunks
     above = dict.fromkeys(("mpt", "met", "mat"), 0)
     for pairs, parts in ((8, ((0, 80, 80), (1, 80, 20))), (32, tuple((n, 20, 20) for n in range(5)))):
         for chunk, size, used in parts:

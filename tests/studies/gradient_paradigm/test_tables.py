@@ -19,7 +19,7 @@ from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.captions_and_news import main, write_captions_and_news
 from studies.gradient_paradigm.tables import (
-    OBJECTIVES,
+    LOSSES,
     VARIED,
     architectures,
     batch_sizes,
@@ -105,7 +105,7 @@ def test_every_architecture_has_the_same_trainings_and_only_the_start_differs(na
     assert len({start.config.architecture for start in starts.values()}) == len(starts) == 6
     assert len({replace(start.config, architecture="bert") for start in starts.values()}) == 1
     of_components = {node.config.objective for key, node in components(recipes).models.items() if "loss=vicreg" in key}
-    assert {config.objective for [config] in trainings.values()} == {OBJECTIVES["infonce"], *of_components}
+    assert {config.objective for [config] in trainings.values()} == {LOSSES["infonce"], *of_components}
     assert {config.encoder_dropout for [config] in trainings.values()} == {0.1}
 
 
@@ -115,7 +115,7 @@ def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tun
     models = objectives_supervised(recipes).models
     alone = models.pop("source=none,objective=none")
     assert alone == recipes.finetune(recipes.base)
-    assert len(models) == 2 * len(OBJECTIVES)
+    assert len(models) == 2 * len(LOSSES)
     for row in objectives_supervised(recipes).table.rows[1:]:
         model, source, loss = models[row.key], row.point["source"], str(row.point["objective"])
         [pretraining] = model.parents
@@ -126,7 +126,7 @@ def test_every_loss_pre_trains_on_pairs_and_on_triplets_before_the_same_fine_tun
         changed = {key for key, value in vars(pretraining.config).items() if value != vars(usual)[key]}
         assert changed <= {"objective", "optimizer", "negative_pairs"}
         assert (pretraining.config.sources, pretraining.config.negative_pairs) == ((source,), "bounded")
-        assert pretraining.config.objective == recipes.losses.get(loss, OBJECTIVES[loss])
+        assert pretraining.config.objective == recipes.losses.get(loss, LOSSES[loss])
 
 
 @pytest.mark.parametrize("name", ["small", "paper"])

@@ -16,7 +16,7 @@ from multitask.base.keys import changed_settings
 from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command, build, parse
 from multitask.cli.settings_file import settings_of
-from multitask.data.fetch import CHECKOUT
+from multitask.data.fetch import CHECKOUT_DATA
 from multitask.experiments.tables import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
@@ -283,7 +283,7 @@ def test_every_node_of_a_tree_is_a_phrase(tmp_path_factory, trees):
 @pytest.fixture
 def data(tmp_path) -> Path:
     folder = tmp_path / "data"
-    shutil.copytree(CHECKOUT / "sample", folder)
+    shutil.copytree(CHECKOUT_DATA / "sample", folder)
     rows = "\tid\tsentence\tsentiment\n"
     (folder / "ids-sst-train.csv").write_text(f"{rows}0\tx\tA gem , truly .\t4\n1\ty\tNo tree\t1\n", encoding="utf-8")
     (folder / "ids-sst-dev.csv").write_text(f"{rows}0\tz\tTruly\t3\n", encoding="utf-8")

@@ -22,11 +22,11 @@ from multitask.stages.prune import prune
 from multitask.stages.settings import PruneConfig
 from studies.engine.recipes import GROUPS
 from studies.sparse_cse import figures
-from studies.sparse_cse.figures import OWN, removed, scores_section
+from studies.sparse_cse.figures import OWN_PRUNED, removed, scores_section
 from studies.sparse_cse.stability import agreement, agreements, by_pairs, kinds_of_text, reliability, stability
 from studies.sparse_cse.study import STUDY
 from studies.sparse_cse.tables import (
-    SCORES,
+    PRUNING_CHANGES,
     WHOLE,
     pruned,
     sparsity_encoders,
@@ -112,8 +112,8 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
         runs[pruned(share, "score")] = (pruned_run(tmp_path / f"prune-{share}", heads),)
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(figures, "matrices", lambda *given: drawn.append(given))
-    results: Any = SimpleNamespace(finished_tables={figures.OWN: SimpleNamespace(runs=runs)}, folder=tmp_path)
-    section = figures.pruned_section(figures.OWN, results)
+    results: Any = SimpleNamespace(finished_tables={figures.OWN_PRUNED: SimpleNamespace(runs=runs)}, folder=tmp_path)
+    section = figures.pruned_section(figures.OWN_PRUNED, results)
     assert section is not None
     [(panels, texts, rows, columns, labels, title)] = drawn
     assert {name: of.tolist() for name, of in panels.items()} == {
@@ -126,7 +126,7 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
     }
     assert (rows, columns, labels) == (["10%", "50%"], ["0", "1"], ("layer", "share removed of all"))
     assert title == section.title
-    assert figures.pruned_section(figures.START, results) is None
+    assert figures.pruned_section(figures.START_PRUNED, results) is None
 
 
 def test_a_heat_map_has_colours_and_texts_in_their_cells(monkeypatch):
@@ -160,7 +160,7 @@ def better_than_random_only(key: str, row: Row, task: str) -> float:
     return 0.9 if row.key == WHOLE else 0.8 if row.point["criterion"] == "score" else 0.6
 
 
-def results(runs: Path, quality: Quality, key: str = OWN, seeds: int = 4) -> PresetResults:
+def results(runs: Path, quality: Quality, key: str = OWN_PRUNED, seeds: int = 4) -> PresetResults:
     return PresetResults.read(write_store(runs, [key], quality, seeds=seeds), "sample")
 
 
@@ -207,7 +207,7 @@ def test_what_is_left_is_compared_with_random_draws(tmp_path, monkeypatch):
     section = scores_section(SimpleNamespace(finished_tables={key: table}))  # type: ignore[arg-type]
     assert section is not None
     assert len(section.pictures) == len(drawn) == 2  # shares
-    good, other = SCORES["highest"][0], SCORES["signed"][0]
+    good, other = PRUNING_CHANGES["highest"][0], PRUNING_CHANGES["signed"][0]
     for panels in drawn:
         assert list(panels) == list(GROUPS)
         for of in panels.values():

@@ -14,7 +14,7 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.tasks import MAIN_TASKS
 from multitask.training.optimizer import Optimizer
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
 from multitask.training.settings import OptimizerConfig
