@@ -102,7 +102,7 @@ def on_meta(monkeypatch) -> None:
             torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), 1.0)
         raise Stepped
 
-    monkeypatch.setattr(run_stage, "start", lambda *_: Runtime(META, "fp32"))
+    monkeypatch.setattr(run_stage, "resolve_runtime", lambda *_: Runtime(META, "fp32"))
     monkeypatch.setattr(run_stage, "make_deterministic", lambda *_: None)
     monkeypatch.setattr(training_run, "train", step)
     # The meta device has neither autocast nor random generators.

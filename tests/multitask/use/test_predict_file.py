@@ -44,7 +44,7 @@ def model(tiny_encoder):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(module, "ROWS_PER_BLOCK", 2)  # so that files have several
+    monkeypatch.setattr(module, "ROWS_PER_BATCH", 2)  # so that files have several
 
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
