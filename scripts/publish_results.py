@@ -24,9 +24,9 @@ from minbert.errors import InputError
 from minbert.files import read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Run, without_folders
 from multitask.data.contamination import RECORD
-from multitask.experiments.frames import SCORES, GridFrames
-from multitask.experiments.results import Results
-from multitask.experiments.tables import PresetRecord
+from multitask.experiments.grid_frames import SCORES, GridFrames
+from multitask.experiments.results_file import Results
+from multitask.experiments.table_definitions import PresetRecord
 from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
 

@@ -16,7 +16,7 @@ import pandas
 
 from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
-from multitask.experiments.frames import answer_frame, write_answers
+from multitask.experiments.grid_frames import answer_frame, write_answers
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
 ANSWERS = "predictions.npz"

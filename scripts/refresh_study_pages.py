@@ -22,11 +22,11 @@ from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.data.markup import markdown_text
 from multitask.evaluation.statistics import Uncertain
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
-from multitask.experiments.frames import GridFrames
+from multitask.experiments.grid_frames import GridFrames
 from multitask.experiments.report import Section
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import OVERALL
+from multitask.experiments.table_definitions import OVERALL
 from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.tables import LOSS_NAMES

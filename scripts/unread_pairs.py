@@ -24,7 +24,7 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation.statistics import DevAnswers, Values
 from multitask.evaluation.suite_data import LabelledRows, Mask
 from multitask.evaluation.suite_sets import SETS
-from multitask.experiments.table_results import PresetResults, TableResults
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from studies.engine.presets import SMALL

@@ -13,9 +13,9 @@ from minbert.errors import InputError
 if TYPE_CHECKING:  # the engine reads this module, and must not import what draws figures
     import pandas
 
+    from multitask.experiments.compare_rows import PresetResults
     from multitask.experiments.report import Section
-    from multitask.experiments.table_results import PresetResults
-    from multitask.experiments.tables import Experiment
+    from multitask.experiments.table_definitions import Experiment
     from studies.engine.recipes import Recipes
     from studies.report.claims import Claim
 

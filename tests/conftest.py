@@ -193,11 +193,11 @@ def grid_data(small_data, sample_data, tmp_path_factory) -> Path:
 
 def resampling_little() -> Iterator[None]:
     """Resample a fifth as often as in a report, for scores that are far apart."""
-    from multitask.experiments import table_results  # with pandas: not for every test
+    from multitask.experiments import compare_rows  # with pandas: not for every test
 
-    few = partial(table_results.resampled_scores, samples=2000)
+    few = partial(compare_rows.resampled_scores, samples=2000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_results, "resampled_scores", few)
+        patch.setattr(compare_rows, "resampled_scores", few)
         yield
 
 

@@ -17,7 +17,7 @@
 # %%
 from pathlib import Path
 
-from multitask.experiments.results import Results
+from multitask.experiments.results_file import Results
 
 DATA = Path("docs/studies/results")
 for file in sorted(DATA.glob("*.parquet")):
@@ -33,7 +33,7 @@ for file in sorted(DATA.glob("*.parquet")):
 FILE, TABLE = "multitask-report", "best-parts"
 
 # %%
-from multitask.experiments.results import difference_table, score_table
+from multitask.experiments.score_tables import difference_table, score_table
 
 table = Results.load(DATA / f"{FILE}.parquet").table(TABLE)
 print(table.description.title, table.description.note, sep="\n", end="\n\n")
@@ -69,8 +69,8 @@ figure.tight_layout();
 # `contrast` takes weights of rows by their keys, here the first row and the last.
 
 # %%
-from multitask.experiments.frames import GridFrames
-from multitask.experiments.table_results import PresetResults
+from multitask.experiments.grid_frames import GridFrames
+from multitask.experiments.compare_rows import PresetResults
 
 found = PresetResults.of(GridFrames.load(DATA / "scores" / f"{FILE}.parquet")).finished_tables[TABLE]
 first, *_, last = table.rows.index

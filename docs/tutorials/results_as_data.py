@@ -29,7 +29,7 @@
 # reference row) stands in every line of the row. A row that is not scored on a task has one line without a value there; we drop these lines.
 
 # %%
-from multitask.experiments.results import Results
+from multitask.experiments.results_file import Results
 
 scores = Results.load("report/results.parquet").to_pandas().dropna(subset="value")
 print(scores[["label", "seed", "task", "metric", "value", "low", "high"]].round(3).to_string(index=False))
@@ -58,5 +58,5 @@ panels[0].set_ylim(len(labels) - 0.5, -0.5)
 figure.tight_layout();
 
 # %% [markdown]
-# `Results` also has each table by itself, with a line for each row and column: see [Python](../reference/python.md#multitask.experiments.results.TableScores).
+# `Results` also has each table by itself, with a line for each row and column: see [Python](../reference/python.md#multitask.experiments.results_file.TableScores).
 # [Intervals and tests](../concepts/intervals-and-tests.md) explains what the intervals mean.

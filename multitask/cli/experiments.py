@@ -13,11 +13,11 @@ from minbert.settings import AtLeastZero, Count, settings
 from multitask.base.options import MAX_THREADS, Computing, RunOptions
 from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Group
 from multitask.cli.train import TASKS_FILE
-from multitask.experiments.tables import Preset
+from multitask.experiments.table_definitions import Preset
 from multitask.stages.settings import FinetuneConfig
 
 if TYPE_CHECKING:
-    from multitask.experiments.table_results import PresetResults
+    from multitask.experiments.compare_rows import PresetResults
 
 MAIN_SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
 # Only the leading models of a table are scored.

@@ -28,7 +28,7 @@ from multitask.base.device import resolve_runtime
 from multitask.base.errors import Interrupted, TrainingError, stop_signals
 from multitask.base.options import Device, RunOptions
 from multitask.base.runs import Run, Weights
-from multitask.experiments.tables import Node
+from multitask.experiments.table_definitions import Node
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
 

@@ -18,7 +18,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from multitask.experiments.results import TableScores
+from multitask.experiments.results_file import TableScores
 
 # Mid-tones with a contrast of at least 3 to white and to near-black. Each has a marker for readers who see no colours.
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a88a00")

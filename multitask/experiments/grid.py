@@ -28,9 +28,9 @@ from multitask.base.keys import RunKey
 from multitask.base.locks import refuse_link
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights, locate_model
+from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.engines import Engine, Failed, Job
-from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Experiment, Node, Preset, PresetRecord, RecordedRun, Row
+from multitask.experiments.table_definitions import Experiment, Node, Preset, PresetRecord, RecordedRun, Row
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, run_stage, runtime_of
 from multitask.stages.settings import ENSEMBLE, EnsembleConfig

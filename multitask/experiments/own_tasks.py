@@ -10,7 +10,7 @@ import torch
 from minbert.errors import InputError
 from multitask.base.choices import parameters
 from multitask.base.runs import Weights
-from multitask.experiments.tables import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
+from multitask.experiments.table_definitions import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
 from multitask.stages.settings import EnsembleConfig, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows

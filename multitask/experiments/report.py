@@ -22,6 +22,7 @@ from minbert.files import write_text
 from multitask.data.markup import markdown_code, markdown_table, markdown_text, text_rows
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import SEEN, capitalized
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import (
     Interval,
     Picture,
@@ -32,10 +33,9 @@ from multitask.experiments.figures import (
     standalone,
     table_pictures,
 )
-from multitask.experiments.frames import ANSWERS, SCORES, TRAINING, GridFrames, RunResult
-from multitask.experiments.results import (
-    STEPS,
-    TableScores,
+from multitask.experiments.grid_frames import ANSWERS, SCORES, TRAINING, GridFrames, RunResult
+from multitask.experiments.results_file import STEPS, TableScores, scores_as_data
+from multitask.experiments.score_tables import (
     difference,
     difference_table,
     format_score,
@@ -43,8 +43,7 @@ from multitask.experiments.results import (
     score_table,
     signed,
 )
-from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
-from multitask.experiments.tables import OVERALL
+from multitask.experiments.table_definitions import OVERALL
 from multitask.models.estimates import written
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import Labelled

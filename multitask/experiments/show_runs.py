@@ -17,9 +17,9 @@ from multitask.data.markup import aligned
 from multitask.data.messages import plain
 from multitask.evaluation.statistics import SampledScores, Uncertain, contrast
 from multitask.evaluation.text_tables import intervals_table, scores_table, uncertain_table
-from multitask.experiments.frames import RunFacts, RunResult
-from multitask.experiments.table_results import PresetResults, Samples
-from multitask.experiments.tables import OVERALL, PresetRecord, duration
+from multitask.experiments.compare_rows import PresetResults, Samples
+from multitask.experiments.grid_frames import RunFacts, RunResult
+from multitask.experiments.table_definitions import OVERALL, PresetRecord, duration
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
 from multitask.stages.registry import stages

@@ -10,7 +10,7 @@ from minbert.settings import Count, settings
 from multitask.cli import experiments
 from multitask.cli.arguments import POSITIONAL, Command, Group
 from multitask.cli.experiments import MAIN_SCHEDULERS, TABLE_SETTINGS, PlanTables, RunTables, Tables, run_tables
-from multitask.experiments.tables import Preset
+from multitask.experiments.table_definitions import Preset
 from multitask.stages.settings import FinetuneConfig
 from studies.engine.presets import STUDIES, PresetName, load_preset
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from minbert.errors import InputError
 from multitask.base.runs import Weights
-from multitask.experiments.tables import START_NOTES, Experiment, Preset
+from multitask.experiments.table_definitions import START_NOTES, Experiment, Preset
 from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import (
     REPORT_SETTINGS,

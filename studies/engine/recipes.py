@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from multitask.base.runs import Weights
 from multitask.evaluation.suite_sets import SETS
-from multitask.experiments.tables import Experiment, GridLine, Node, StudyTable, models_of
+from multitask.experiments.table_definitions import Experiment, GridLine, Node, StudyTable, models_of
 from multitask.stages.settings import (
     EnsembleConfig,
     FinetuneConfig,

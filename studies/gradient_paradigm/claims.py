@@ -10,7 +10,7 @@ from math import log, radians
 from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
-from multitask.experiments.frames import ProbedAt as Read
+from multitask.experiments.grid_frames import ProbedAt as Read
 from studies.gradient_paradigm.simulated_claims import HALF, inadequacy_claim, paradigm_claim, simulated_claims
 from studies.gradient_paradigm.tables import (
     ARCHITECTURE_NAMES,

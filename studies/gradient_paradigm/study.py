@@ -1,7 +1,7 @@
 """The study of the two gradient papers: simulations, tables, claims and figures."""
 
-from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Row
+from multitask.experiments.compare_rows import PresetResults
+from multitask.experiments.table_definitions import Row
 from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.claims import CLAIMS
 from studies.gradient_paradigm.simulation_figures import simulation_section

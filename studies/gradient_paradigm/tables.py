@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.config import ModelType
-from multitask.experiments.tables import Experiment, GridLine, Node, Point, Row, experiment, row_key
+from multitask.experiments.table_definitions import Experiment, GridLine, Node, Point, Row, experiment, row_key
 from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment

@@ -14,11 +14,11 @@ from typing import Any
 import pandas
 
 from multitask.evaluation.statistics import Uncertain
+from multitask.experiments.compare_rows import PresetResults, TableResults, compared
 from multitask.experiments.figures import Picture, intervals, lines, over_seeds
-from multitask.experiments.frames import ProbedAt, RunResult
+from multitask.experiments.grid_frames import ProbedAt, RunResult
 from multitask.experiments.report import Section
-from multitask.experiments.results import difference
-from multitask.experiments.table_results import PresetResults, TableResults, compared
+from multitask.experiments.score_tables import difference
 from studies.gradient_paradigm.tables import COMPONENTS, LOSS_NAMES, MEANINGS, MODIFIED, NON_CONTRASTIVE, SYMBOLS, swept
 from studies.report.claims import LEAST_SEEDS, SCORE
 from studies.report.study_page import as_intervals, table_section

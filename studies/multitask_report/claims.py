@@ -5,7 +5,7 @@ Overall comes first, the similarity of the same rows, in its own published order
 
 from typing import NamedTuple
 
-from multitask.experiments.tables import OVERALL
+from multitask.experiments.table_definitions import OVERALL
 from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, every
 from studies.report.verdicts import Statement
 

@@ -11,7 +11,7 @@ from typing import Any
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.base.runs import Weights
-from multitask.experiments.tables import OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
+from multitask.experiments.table_definitions import OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
 from multitask.stages.settings import REPORT_SETTINGS, EvaluateConfig, FinetuneConfig
 from multitask.tasks import MAIN_TASKS
 from studies.engine.recipes import Recipes, read_tables

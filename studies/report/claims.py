@@ -15,9 +15,9 @@ import numpy as np
 import pandas
 
 from multitask.evaluation.statistics import LEVEL, POWER, ROUNDING, SAMPLES, SampledScores, Uncertain, contrast
-from multitask.experiments.frames import ProbedAt, RunResult
-from multitask.experiments.results import format_score, signed
-from multitask.experiments.table_results import TableResults
+from multitask.experiments.compare_rows import TableResults
+from multitask.experiments.grid_frames import ProbedAt, RunResult
+from multitask.experiments.score_tables import format_score, signed
 from studies.report.verdicts import Bound, Combined, Levels, Quantity, Statement, Verdict, levels, verdict
 
 Measure = Callable[[RunResult], float | None]

@@ -8,6 +8,7 @@ import pandas
 
 from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.evaluation.text_tables import capitalized
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture
 from multitask.experiments.report import (
     Section,
@@ -18,7 +19,6 @@ from multitask.experiments.report import (
     warnings_of,
     write_pages,
 )
-from multitask.experiments.table_results import PresetResults, TableResults
 from studies.engine.presets import SAMPLE
 from studies.study import all_studies, studies_by_name, study_of_tables
 
@@ -92,7 +92,7 @@ def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> 
 
 
 def as_intervals(tests: pandas.DataFrame) -> dict[str, Interval]:
-    """Differences of `table_results.compared` by name for a picture; those that are not significant are hollow."""
+    """Differences of `compare_rows.compared` by name for a picture; those that are not significant are hollow."""
     return {
         str(name): Interval(test.difference, test.low, test.high, hollow=not test.significant)
         for name, test in tests.iterrows()

@@ -29,7 +29,7 @@ from math import inf
 from typing import Literal, Protocol, TypeAlias
 
 from multitask.evaluation.statistics import LEVEL
-from multitask.experiments.results import signed
+from multitask.experiments.score_tables import signed
 
 Verdict = Literal["shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open"]
 NUMBERS_SHOWN = 4

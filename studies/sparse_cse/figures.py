@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from minbert.files import read_json
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import Values
+from multitask.experiments.compare_rows import PresetResults, TableResults, compared
 from multitask.experiments.figures import OURS, CurvePoints, Picture, intervals, lines, render
-from multitask.experiments.frames import RunResult
+from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.report import Section
-from multitask.experiments.table_results import PresetResults, TableResults, compared
 from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.study_page import as_intervals, table_section
 from studies.sparse_cse.tables import CRITERIA, PRUNING_CHANGES, SCORE_SHARES, SHARES, WHOLE, pruned

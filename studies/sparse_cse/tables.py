@@ -11,7 +11,7 @@ from typing import Any
 
 from minbert.config import ModelType
 from multitask.base.runs import Weights
-from multitask.experiments.tables import Experiment, GridLine, Node, Row, row_key
+from multitask.experiments.table_definitions import Experiment, GridLine, Node, Row, row_key
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
 from studies.gradient_paradigm.tables import LOSSES, SHAPES, encoder_from_scratch

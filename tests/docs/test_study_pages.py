@@ -17,10 +17,10 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Run
 from multitask.data.markup import markdown_text
-from multitask.experiments.frames import SCORES, GridFrames
-from multitask.experiments.results import Results, TableScores
-from multitask.experiments.table_results import PresetResults, scores_as_data
-from multitask.experiments.tables import PresetRecord
+from multitask.experiments.compare_rows import PresetResults
+from multitask.experiments.grid_frames import SCORES, GridFrames
+from multitask.experiments.results_file import Results, TableScores, scores_as_data
+from multitask.experiments.table_definitions import PresetRecord
 from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.published_runs import unpack

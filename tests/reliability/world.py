@@ -24,8 +24,8 @@ from minbert import BertConfig, BertModel
 from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main as command_line
 from multitask.evaluation.statistics import resampled_scores
+from multitask.experiments import compare_rows as run_results
 from multitask.experiments import figures
-from multitask.experiments import table_results as run_results
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 ROWS = {"train": 16, "dev": 12, "test-student": 6}

@@ -13,9 +13,9 @@ import numpy as np
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import SAMPLES, Values
-from multitask.experiments.frames import RunResult
-from multitask.experiments.table_results import DevSet, Samples, TableResults
-from multitask.experiments.tables import PresetRecord, RecordedRun, Row, StudyTable
+from multitask.experiments.compare_rows import DevSet, Samples, TableResults
+from multitask.experiments.grid_frames import RunResult
+from multitask.experiments.table_definitions import PresetRecord, RecordedRun, Row, StudyTable
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.presets import PRESETS

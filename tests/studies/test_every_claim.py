@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import studies
-from multitask.experiments.table_results import TableResults
-from multitask.experiments.tables import Row
+from multitask.experiments.compare_rows import TableResults
+from multitask.experiments.table_definitions import Row
 from studies.engine.recipes import GROUPS, STS
 from studies.gradient_paradigm.simulation_outcomes import RATIO_MAPS, SIMULATED, TEMPERATURES, TRIPLETS, Simulations
 from studies.gradient_paradigm.tables import MODIFIED, NON_CONTRASTIVE
@@ -191,8 +191,8 @@ def test_without_results_nothing_is_tested():
 
 PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
 NEW = """
-from multitask.experiments.tables import experiment
-from multitask.experiments.tables import Row
+from multitask.experiments.table_definitions import experiment
+from multitask.experiments.table_definitions import Row
 from studies.report.claims import Claim, ClaimPlace
 from studies.study import Paper, Study
 

@@ -10,7 +10,7 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Weights
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import run_preset
-from multitask.experiments.tables import Node, Preset, Row, experiment
+from multitask.experiments.table_definitions import Node, Preset, Row, experiment
 from multitask.stages.settings import REPORT_SETTINGS, FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.training.settings import OptimizerConfig
 

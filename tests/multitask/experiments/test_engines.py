@@ -19,7 +19,7 @@ from multitask.base.runs import Run
 from multitask.experiments import engines
 from multitask.experiments.engines import Engine, Failed, Job, Processes, Ray, local_engine
 from multitask.experiments.grid import run_preset
-from multitask.experiments.tables import PresetRecord
+from multitask.experiments.table_definitions import PresetRecord
 from tests.multitask.experiments.conftest import files, options, two_rows
 
 

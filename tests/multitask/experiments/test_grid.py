@@ -23,7 +23,7 @@ from multitask.cli.train import stage_commands
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, compute_grid, plan, run_preset
 from multitask.experiments.show_runs import entries
-from multitask.experiments.tables import Experiment, Node, Row, StudyTable, experiment
+from multitask.experiments.table_definitions import Experiment, Node, Row, StudyTable, experiment
 from multitask.stages import registry
 from tests.multitask.experiments.conftest import Recipes, options, two_rows
 

@@ -16,10 +16,11 @@ from sklearn.metrics import average_precision_score
 from minbert.errors import InputError
 from multitask.base.runs import Run
 from multitask.cli.main import main
-from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
-from multitask.experiments.results import best_mean
-from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
-from multitask.experiments.tables import OVERALL, PresetRecord
+from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
+from multitask.experiments.results_file import scores_as_data
+from multitask.experiments.score_tables import best_mean
+from multitask.experiments.table_definitions import OVERALL, PresetRecord
 
 TASKS = """
 [tasks.topic]

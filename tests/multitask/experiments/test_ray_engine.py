@@ -9,7 +9,7 @@ import pytest
 from multitask.base.options import RunOptions
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import run_preset
-from multitask.experiments.tables import Preset, Row, experiment
+from multitask.experiments.table_definitions import Preset, Row, experiment
 from tests.multitask.experiments.conftest import files
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.runs import FORMAT_VERSION, Weights
-from multitask.experiments.frames import GridFrames, RunResult
-from multitask.experiments.table_results import PresetResults
-from multitask.experiments.tables import Node, PresetRecord, Row, StudyTable, duration, row_key
+from multitask.experiments.compare_rows import PresetResults
+from multitask.experiments.grid_frames import GridFrames, RunResult
+from multitask.experiments.table_definitions import Node, PresetRecord, Row, StudyTable, duration, row_key
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments

@@ -21,12 +21,13 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments import engines
+from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.engines import Engine
-from multitask.experiments.frames import RANDOM_WEIGHTS
 from multitask.experiments.grid import Grid, run_preset, write_best_predictions
+from multitask.experiments.grid_frames import RANDOM_WEIGHTS
+from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.show_runs import TRIED
-from multitask.experiments.table_results import PresetResults, scores_as_data
-from multitask.experiments.tables import Experiment, Node, Preset, PresetRecord, Row, experiment
+from multitask.experiments.table_definitions import Experiment, Node, Preset, PresetRecord, Row, experiment
 from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage, stage_named
 from multitask.stages.run_stage import run_stage

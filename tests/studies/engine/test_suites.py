@@ -20,10 +20,11 @@ from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import evaluate_suites
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, check_preset, run_preset
-from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
-from multitask.experiments.tables import Preset, PresetRecord, Row
+from multitask.experiments.results_file import scores_as_data
+from multitask.experiments.table_definitions import Preset, PresetRecord, Row
 from multitask.models.sentence_encoder import load_encoder
 from multitask.stages.settings import SuitesConfig
 from studies.engine.presets import preset_of

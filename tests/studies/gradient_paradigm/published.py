@@ -1,6 +1,6 @@
 """What the gradient papers say of their tables' rows, for synthetic stores."""
 
-from multitask.experiments.tables import Row
+from multitask.experiments.table_definitions import Row
 from studies.engine.recipes import GROUPS, STS
 from studies.gradient_paradigm.tables import DEFAULTS, MODIFIED, NON_CONTRASTIVE, swept
 

@@ -15,10 +15,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from multitask.base.runs import Run
+from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import CurvePoints
-from multitask.experiments.frames import RunResult
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import Row
+from multitask.experiments.grid_frames import RunResult
+from multitask.experiments.table_definitions import Row
 from multitask.objectives import unit
 from multitask.objectives.mixed_components import RATIOS, Negatives
 from multitask.stages.settings import HELD_OUT as IN_LOG

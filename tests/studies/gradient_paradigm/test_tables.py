@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minbert.errors import InputError
-from multitask.experiments.tables import Experiment, Node
+from multitask.experiments.table_definitions import Experiment, Node
 from multitask.stages.settings import PretrainConfig
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes

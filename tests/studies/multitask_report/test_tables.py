@@ -17,7 +17,7 @@ from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command, build, parse
 from multitask.cli.settings_file import settings_of
 from multitask.data.fetch import CHECKOUT_DATA
-from multitask.experiments.tables import OVERALL, Experiment, Preset, Row
+from multitask.experiments.table_definitions import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig

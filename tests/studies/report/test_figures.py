@@ -13,14 +13,14 @@ import pandas
 import pytest
 from matplotlib.figure import Figure
 
+from multitask.experiments import compare_rows as preset_results
 from multitask.experiments import figures
-from multitask.experiments import table_results as preset_results
+from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.figures import Interval, Picture, intervals, over_seeds, standalone, sweeps, table_picture
-from multitask.experiments.frames import RunResult
+from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.report import Section, conflicts
-from multitask.experiments.results import Column, Description, TableScores, frame_of
-from multitask.experiments.table_results import PresetResults, scores_as_data
-from multitask.experiments.tables import PresetRecord, Row
+from multitask.experiments.results_file import Column, Description, TableScores, frame_of, scores_as_data
+from multitask.experiments.table_definitions import PresetRecord, Row
 from studies.report.study_page import write_study
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published

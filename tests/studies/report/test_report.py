@@ -22,10 +22,11 @@ from minbert.files import read_json, write_json
 from multitask.base.runs import Run
 from multitask.evaluation import text_tables
 from multitask.experiments import report
-from multitask.experiments.frames import ANSWERS, SCORES, GridFrames
-from multitask.experiments.results import Results, score_table
-from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
-from multitask.experiments.tables import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
+from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
+from multitask.experiments.results_file import Results, scores_as_data
+from multitask.experiments.score_tables import score_table
+from multitask.experiments.table_definitions import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
 from studies.report.study_page import render_study, write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
 
@@ -377,7 +378,7 @@ def test_the_command_writes_the_same_bytes_again_without_models(reported, tmp_pa
     command = ["report", "sample", "--runs", str(reported), "--report", str(tmp_path / "report")]
     program = (
         "import sys, torch; from functools import partial; torch.nn.Module.__init__ = None; "
-        "from multitask.experiments import table_results as t; "
+        "from multitask.experiments import compare_rows as t; "
         "t.resampled_scores = partial(t.resampled_scores, samples=2000); "
         f"from multitask.cli.main import main; code = main({command}); print(code, 'transformers' in sys.modules)"
     )

@@ -15,9 +15,9 @@ from scipy import stats
 from minbert.files import write_json
 from minbert.remove_heads_and_neurons import Units
 from multitask.base.options import RunOptions
-from multitask.experiments.frames import RunResult
-from multitask.experiments.table_results import PresetResults, TableResults
-from multitask.experiments.tables import Row
+from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.grid_frames import RunResult
+from multitask.experiments.table_definitions import Row
 from multitask.stages.prune import prune
 from multitask.stages.settings import PruneConfig
 from studies.engine.recipes import GROUPS

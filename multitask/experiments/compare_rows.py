@@ -1,13 +1,12 @@
 """Results of runs, tables and presets: estimates with intervals, differences to a reference row, published orders."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas
@@ -25,9 +24,8 @@ from multitask.evaluation.statistics import (
     resampled_scores,
 )
 from multitask.evaluation.text_tables import capitalized
-from multitask.experiments.frames import EMBEDDINGS, MEAN, TRAINING, GridFrames, RunResult
-from multitask.experiments.results import STEPS, Column, Description, Results, TableScores, frame_of
-from multitask.experiments.tables import PresetRecord, Row, StudyTable
+from multitask.experiments.grid_frames import GridFrames, RunResult
+from multitask.experiments.table_definitions import PresetRecord, Row, StudyTable
 from multitask.tasks.scores import LOWER_IS_BETTER
 
 TABLE_MEASURES: dict[str, str] = {
@@ -323,79 +321,3 @@ class PresetResults:
         """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""
         names = (run.chain[-1] for run in self.record.runs if run.table == table and run.chain)
         return next((Run(self.folder / name) for name in names), None)
-
-
-RANK: Final = "mrr"
-FURTHER: Final = ("alignment", "uniformity", RANK)
-"""Metrics of columns with neither intervals nor tests."""
-
-
-def scores_as_data(results: PresetResults, studies: Mapping[str, str] | None = None) -> Results:
-    """The scores of all tables with a finished run, simulations left out. `studies` has the study of each table."""
-    record, tables = results.record, []
-    for key, found in results.finished_tables.items():
-        table, columns, lines = found.table, tuple(_columns(found)), list[dict[str, Any]]()
-        for row, column in product(table.rows, columns):
-            start = next((run.start for run in found.runs.get(row.key, ())), record.start)
-            of_row = {"preset": record.preset, "data": record.data, "study": (studies or {}).get(key), "table": key}
-            of_row |= {"start": start, "row": row.key, "label": row.label}
-            of_row |= {"point": json.dumps(dict(row.point), ensure_ascii=False)}
-            of_cell = {**of_row, "task": column.task, "metric": column.metric}
-            lines += [{**of_cell, **line} for line in _cell(found, row, column)]
-        about = (key, table.name, table.numbered_title, table.note, table.reference, columns, record.start)
-        tables.append(TableScores(Description(*about), frame_of(lines)))
-    return Results(tuple(tables))
-
-
-def _columns(found: TableResults) -> Iterator[Column]:
-    """The columns with scores, then those with further measures that a run has a value for.
-
-    Alignment and uniformity describe the embeddings of one dev set; papers on embeddings compare them next to the means
-    of SentEval's tasks. The mean reciprocal rank is a second measure of retrieval tasks, which are tested by nDCG.
-    """
-    table, orderings = found.table, found.orderings
-    for name in table.score_columns:
-        of = orderings[orderings.index.get_level_values(0) == name] if len(orderings) else orderings
-        agree = of[of.agrees.astype(bool)]
-        contrary = of[~of.agrees.astype(bool)]
-        counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
-        pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
-        heading, size = found.heading(name), found.significant_from(name)
-        yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
-    further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
-    further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
-    for task, (_, *others) in table.metrics.items():
-        further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
-    steps = Column(TRAINING, STEPS, "Steps", False)
-    for column in (*further, steps):
-        values = {_further(run, column) for runs in found.runs.values() for run in runs} - {None}
-        if len(values) > (column is steps):
-            yield column
-
-
-def _further(run: RunResult, column: Column) -> float | None:
-    """A further measure of a run; None without one. An ensemble has no embeddings of its own, and no steps."""
-    if column.metric == STEPS:
-        return run.steps
-    return run.numbers.get(column.task, {}).get(column.metric)
-
-
-def _cell(found: TableResults, row: Row, column: Column) -> list[dict[str, Any]]:
-    """A line for each seed, or one with the published score alone."""
-    runs = found.runs.get(row.key, ())
-    if column.metric != found.measures.get(column.task, MEAN):
-        values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
-        return [{"seed": seed, "value": value} for seed, value in values.items()] or [{}]
-    tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}
-    runs = found.scored(row.key, tasks) if tasks else ()
-    if not runs:
-        return [published]
-    low, high = found.interval(row.key, column.task)
-    defined = (row.key, column.task) in found.scores
-    seen = defined and any((row.key, task) in found.overlaps.index for task in tasks)
-    of_row = {**published, "low": low, "high": high, "seen": seen}
-    if (row.key, column.task) in found.against_reference.index:
-        test = found.against_reference.loc[row.key, column.task]
-        of_row |= {"difference": test.difference, "p": test.p}
-        of_row |= {"difference_low": test.low, "difference_high": test.high}
-    return [{"seed": run.seed, "value": fmean(run.scores[task] for task in tasks), **of_row} for run in runs]

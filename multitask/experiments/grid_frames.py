@@ -23,7 +23,7 @@ from minbert.files import atomic_file, read_arrays, read_json
 from minbert.settings import adapter, read_as
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import DevAnswers
-from multitask.experiments.tables import OVERALL, PresetRecord
+from multitask.experiments.table_definitions import OVERALL, PresetRecord
 from multitask.stages.settings import HELD_OUT
 
 SCORES, ANSWERS = "scores.parquet", "answers.parquet"

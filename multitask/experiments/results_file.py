@@ -2,20 +2,19 @@
 
 `multitask experiments run` writes the file `report/results.parquet`.
 
-    from multitask.experiments.results import Results
+    from multitask.experiments.results_file import Results
     scores = Results.load("report/results.parquet").to_pandas()
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
-from textwrap import indent
-from typing import Any, Final, Self, TypeAlias
+from statistics import fmean
+from typing import Any, Final, Self
 
-import numpy as np
 import pandas
 import pyarrow
 from pyarrow import parquet
@@ -23,10 +22,11 @@ from pyarrow import parquet
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from minbert.settings import read_as
-from multitask.data.markup import MINUS, latex, latex_table, markdown_table, markdown_text
 from multitask.evaluation.statistics import LEVEL
-from multitask.evaluation.text_tables import SEEN
-from multitask.tasks.scores import LOWER_IS_BETTER
+from multitask.evaluation.text_tables import capitalized
+from multitask.experiments.compare_rows import TABLE_MEASURES, PresetResults, TableResults
+from multitask.experiments.grid_frames import EMBEDDINGS, MEAN, TRAINING, RunResult
+from multitask.experiments.table_definitions import Row
 
 RESULTS_VERSION = 6
 """Of the file."""
@@ -224,158 +224,77 @@ def _foreign(path: Path, what: str) -> InputError:
     return InputError(f"{path}: {what}; expected a report's results.parquet")
 
 
-SIGNIFICANT = "\\*"
-"""Marks a score that differs significantly from the reference row's, in Markdown."""
-ComparedCell: TypeAlias = Any
-"""A line of `TableScores.cells`, or of `table_results.compared`."""
+RANK: Final = "mrr"
+FURTHER: Final = ("alignment", "uniformity", RANK)
+"""Metrics of columns with neither intervals nor tests."""
 
 
-def format_score(value: float | None) -> str:
-    """Three decimals; a dash without a value."""
-    return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("-", MINUS)
+def scores_as_data(results: PresetResults, studies: Mapping[str, str] | None = None) -> Results:
+    """The scores of all tables with a finished run, simulations left out. `studies` has the study of each table."""
+    record, tables = results.record, []
+    for key, found in results.finished_tables.items():
+        table, columns, lines = found.table, tuple(_columns(found)), list[dict[str, Any]]()
+        for row, column in product(table.rows, columns):
+            start = next((run.start for run in found.runs.get(row.key, ())), record.start)
+            of_row = {"preset": record.preset, "data": record.data, "study": (studies or {}).get(key), "table": key}
+            of_row |= {"start": start, "row": row.key, "label": row.label}
+            of_row |= {"point": json.dumps(dict(row.point), ensure_ascii=False)}
+            of_cell = {**of_row, "task": column.task, "metric": column.metric}
+            lines += [{**of_cell, **line} for line in _cell(found, row, column)]
+        about = (key, table.name, table.numbered_title, table.note, table.reference, columns, record.start)
+        tables.append(TableScores(Description(*about), frame_of(lines)))
+    return Results(tuple(tables))
 
 
-def signed(value: float, decimals: int = 3) -> str:
-    """Decimals with a sign, zero without a sign."""
-    text = f"{value:+.{decimals}f}".replace("-", MINUS)
-    return text if float(f"{value:.{decimals}f}") else text[1:]
+def _columns(found: TableResults) -> Iterator[Column]:
+    """The columns with scores, then those with further measures that a run has a value for.
+
+    Alignment and uniformity describe the embeddings of one dev set; papers on embeddings compare them next to the means
+    of SentEval's tasks. The mean reciprocal rank is a second measure of retrieval tasks, which are tested by nDCG.
+    """
+    table, orderings = found.table, found.orderings
+    for name in table.score_columns:
+        of = orderings[orderings.index.get_level_values(0) == name] if len(orderings) else orderings
+        agree = of[of.agrees.astype(bool)]
+        contrary = of[~of.agrees.astype(bool)]
+        counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
+        pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
+        heading, size = found.heading(name), found.significant_from(name)
+        yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
+    further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
+    further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
+    for task, (_, *others) in table.metrics.items():
+        further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
+    steps = Column(TRAINING, STEPS, "Steps", False)
+    for column in (*further, steps):
+        values = {_further(run, column) for runs in found.runs.values() for run in runs} - {None}
+        if len(values) > (column is steps):
+            yield column
 
 
-def p_value(p: float) -> str:
-    """`p < 0.001` or `p = 0.034`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+def _further(run: RunResult, column: Column) -> float | None:
+    """A further measure of a run; None without one. An ensemble has no embeddings of its own, and no steps."""
+    if column.metric == STEPS:
+        return run.steps
+    return run.numbers.get(column.task, {}).get(column.metric)
 
 
-def difference(test: ComparedCell) -> str:
-    """`+0.012* [+0.003, +0.021], p = 0.034` from a line of `table_results.compared`."""
-    mark = SIGNIFICANT if test.significant else ""
-    interval = f"[{signed(test.low)}, {signed(test.high)}]"
-    return f"{signed(test.difference)}{mark} {interval}, {p_value(test.p)}"
-
-
-def mean(cell: ComparedCell) -> str:
-    """`0.783 ± 0.004`: mean and standard deviation over seeds; a dash without seeds."""
-    if not cell.seeds:
-        return "–"
-    if np.isnan(cell["mean"]):
-        return "undefined"
-    return format_score(cell["mean"]) + ("" if np.isnan(cell.deviation) else f" ± {cell.deviation:.3f}")
-
-
-def interval(cell: ComparedCell) -> str:
-    """`[0.770, 0.791]`; empty without an interval."""
-    unknown = np.isnan(cell.low) or np.isnan(cell["mean"])
-    return "" if unknown else f"[{format_score(cell.low)}, {format_score(cell.high)}]"
-
-
-def trained_on_scored(cell: ComparedCell) -> bool:
-    """Whether models were trained on some of the scored examples, as far as that is known."""
-    return not pandas.isna(cell.seen) and bool(cell.seen)
-
-
-def best_mean(table: TableScores, place: int) -> float:
-    """The best mean of a column with scores; NaN if fewer than two rows have one."""
-    column, means = table.description.columns[place], table.column(place)["mean"].dropna()
-    if len(means) < 2 or table.column(place).low.isna().all():
-        return np.nan
-    return float(means.min() if column.metric in LOWER_IS_BETTER else means.max())
-
-
-@dataclass(frozen=True)
-class Writer:
-    """How a language writes names, numbers, the best mean, notes, a significant difference, a mean with interval."""
-
-    text: Callable[[str], str]
-    number: Callable[[str], str]
-    bold: str
-    italic: str
-    star: str
-    cell: str
-
-
-MARKDOWN = Writer(markdown_text, str, "**{}**", "*{}*", SIGNIFICANT, "{} {}")
-LATEX = Writer(
-    latex, latex, r"\textbf{{{}}}", r"\emph{{{}}}", r"\rlap{$^{\ast}$}", r"\shortstack[r]{{{}\\{{\scriptsize {}}}}}"
-)
-
-
-def score_rows(table: TableScores, places: Sequence[int], write: Writer) -> list[list[str]]:
-    """Means ± deviations with intervals, the best in bold, published scores, and what is known of whole columns."""
-    about, rows, nothing = table.description, table.rows, [""] * len(FOOTER)
-    labels = [f"{write.text(label)}{' (reference)' * (row == about.reference)}" for row, label in rows.label.items()]
-    columns = [["Row", *labels, *map(write.italic.format, FOOTER)]]
-    if rows.start.nunique() > 1:
-        columns.append(["Start", *map(write.text, rows.start), *nothing])
-    for place in places:
-        cells, column, top = table.column(place), about.columns[place], best_mean(table, place)
-        if column.metric == STEPS:
-            shown = ["–" if np.isnan(steps) else f"{steps:,.0f}" for steps in cells["mean"]]
-        else:
-            shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
-        columns.append([write.text(column.heading), *shown, *(write.number(of(column)) for of in FOOTER.values())])
-        if has_published(table) and not cells.low.isna().all():
-            columns.append(["Published", *(write.number(format_score(value)) for value in cells.published), *nothing])
-    lines = [[*line] for line in zip(*columns, strict=True)]
-    return [line for number, line in enumerate(lines) if number <= len(rows) or any(line[1:])]
-
-
-def score_table(table: TableScores, places: Sequence[int]) -> str:
-    """Some columns of a table in Markdown."""
-    return markdown_table(score_rows(table, places, MARKDOWN))
-
-
-def _cell(cell: ComparedCell, top: bool, write: Writer) -> str:
-    text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
-    text += (write.number(SEEN) if trained_on_scored(cell) else "") + (write.star if cell.significant else "")
-    return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text
-
-
-def _agreement(column: Column) -> str:
-    if not column.orderings:
-        return ""
-    contrary = f", contrary: {column.contrary}" if column.contrary else ""
-    return f"{column.agree} of {column.orderings} [significant: {column.significant}{contrary}]"
-
-
-FOOTER: dict[str, Callable[[Column], str]] = {
-    "Most frequent label": lambda column: format_score(column.majority) if column.majority is not None else "",
-    "Pairs in published order": _agreement,
-    "Resamples left out": lambda column: f"{column.left_out:.1%}" if column.left_out else "",
-    "Significant from": lambda column: " to ".join(dict.fromkeys(map(format_score, column.significant_from or ()))),
-}
-"""What is known of whole columns, with its names."""
-
-
-def has_published(table: TableScores) -> bool:
-    """Whether the paper gives any score for the table."""
-    return bool(table.cells.published.notna().any())
-
-
-def difference_table(table: TableScores) -> str:
-    """Each tested row less the reference row; empty without tests, or in files that lack the intervals."""
-    ends = {"difference_low": "low", "difference_high": "high"}
-    tested = table.cells[table.cells.difference_low.notna()].drop(columns=[*ends.values()]).rename(columns=ends)
-    rows, places = (tested.index.unique(level) for level in ("row", "place"))
-    lines = [["Row", *(table.description.columns[place].heading for place in sorted(places))]]
-    for row in rows:
-        shown = [difference(tested.loc[row, p]) if (row, p) in tested.index else "–" for p in sorted(places)]
-        lines.append([markdown_text(table.rows.label[row]), *shown])
-    return markdown_table(lines) if len(rows) else ""
-
-
-def latex_float(table: TableScores, subject: str) -> str:
-    """The table for LaTeX: intervals below their scores; columns of groups instead of their tasks."""
-    about = table.description
-    places = [place for place in table.pictured if not table.column(place).low.isna().all()]
-    body = indent(latex_table(score_rows(table, places, LATEX)), "  ")
-    against = ""
-    if about.reference in table.rows.index:
-        against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''"
-    title = latex(re.sub(r"^(Table|Figure) \d+: ", "", about.title))
-    caption = f"{title}. {latex(subject)}; 95\\% intervals below{against}."
-    return (
-        f"% Needs \\usepackage{{booktabs}}. Written by `multitask experiments run`; {about.name}.\n"
-        "\\begin{table}\n  \\centering\n  \\footnotesize\n  \\setlength{\\tabcolsep}{3pt}\n"
-        f"  \\caption{{{caption}}}\n  \\label{{tab:{about.name}}}\n"
-        f"{body}\\end{{table}}\n"
-    )
+def _cell(found: TableResults, row: Row, column: Column) -> list[dict[str, Any]]:
+    """A line for each seed, or one with the published score alone."""
+    runs = found.runs.get(row.key, ())
+    if column.metric != found.measures.get(column.task, MEAN):
+        values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
+        return [{"seed": seed, "value": value} for seed, value in values.items()] or [{}]
+    tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}
+    runs = found.scored(row.key, tasks) if tasks else ()
+    if not runs:
+        return [published]
+    low, high = found.interval(row.key, column.task)
+    defined = (row.key, column.task) in found.scores
+    seen = defined and any((row.key, task) in found.overlaps.index for task in tasks)
+    of_row = {**published, "low": low, "high": high, "seen": seen}
+    if (row.key, column.task) in found.against_reference.index:
+        test = found.against_reference.loc[row.key, column.task]
+        of_row |= {"difference": test.difference, "p": test.p}
+        of_row |= {"difference_low": test.low, "difference_high": test.high}
+    return [{"seed": run.seed, "value": fmean(run.scores[task] for task in tasks), **of_row} for run in runs]

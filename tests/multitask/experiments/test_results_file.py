@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from minbert.errors import InputError
 from multitask.experiments.grid import GridProgress
-from multitask.experiments.results import LINE, METADATA, Column, Description, Results, TableScores, frame_of
-from multitask.experiments.tables import Node
+from multitask.experiments.results_file import LINE, METADATA, Column, Description, Results, TableScores, frame_of
+from multitask.experiments.table_definitions import Node
 from multitask.stages.settings import EvaluateConfig
 
 COLUMNS = (

@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
 from multitask.evaluation.statistics import draws_of
-from multitask.experiments.results import score_table
-from multitask.experiments.table_results import PresetResults, TableResults, scores_as_data
-from multitask.experiments.tables import PresetRecord
+from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.results_file import scores_as_data
+from multitask.experiments.score_tables import score_table
+from multitask.experiments.table_definitions import PresetRecord
 from studies.report.claims import last, measured
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
