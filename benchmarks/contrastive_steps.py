@@ -33,7 +33,7 @@ from transformers.utils import logging
 
 from benchmarks.finetune import OurLoop
 from benchmarks.measure import machine, matrix_rate, print_table
-from multitask.base.device import make_deterministic, resolve_runtime, seed_everything
+from multitask.base.device import prepare_training, resolve_runtime, seed_everything
 from multitask.base.runs import locate_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
@@ -52,7 +52,7 @@ TOKENS = 32
 def build_problem(data: Path, batch_size: int) -> Pretraining:
     """The training of `pretrain` with the peer's loss and no projection."""
     runtime = resolve_runtime("cpu", "auto")
-    make_deterministic(runtime)
+    prepare_training(runtime)
     encoder = SentenceEncoder.read(locate_model(MODEL), "mean", TOKENS).on(runtime)
     objective = ObjectiveConfig("mnrl")
     config = PretrainConfig(

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy, normalize
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
 from benchmarks.measure import START, added_memory, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
-from multitask.base.device import make_deterministic, resolve_runtime, seed_everything
+from multitask.base.device import prepare_training, resolve_runtime, seed_everything
 from multitask.base.options import Device, Precision
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
@@ -56,7 +56,7 @@ def prepare(
     """InfoNCE on dropout views of sentences, with a random encoder of the shape, mean pooling and a projection."""
     seed_everything(0)
     runtime = resolve_runtime(device, precision)
-    make_deterministic(runtime)
+    prepare_training(runtime)
     tokenizer = load_tokenizer(START)
     model = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)

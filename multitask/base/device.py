@@ -23,6 +23,7 @@ class Runtime:
     device: torch.device  # where to compute
     precision: Literal["fp32", "bf16"]  # of matrix products
     recompute: bool = False  # whether a training computes layers again in the backward pass instead of keeping them
+    fast: bool = False  # whether a training on CUDA may sum in any order, and multiply fp32 in TF32
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
@@ -33,6 +34,8 @@ class Runtime:
         described = {"device": self.device.type, "precision": self.precision}
         if self.device.type == "cuda" and self.precision == "bf16":
             described["attention"] = "flash"  # other bits than before it was used
+        if self.device.type == "cuda" and self.fast:
+            described["kernels"] = "fast"
         ranks = distributed.ranks()  # each draws its own dropout
         return described if ranks == 1 else {**described, "ranks": str(ranks)}
 
@@ -86,15 +89,16 @@ def busy() -> str | None:
     return f"this machine is busy (load {load:.1f}, {cores} cores)" if load >= 1.5 * cores else None
 
 
-def make_deterministic(runtime: Runtime) -> None:
-    """Prepare this process for training: the same bits every time, and memory that is kept between steps.
+def prepare_training(runtime: Runtime) -> None:
+    """Prepare this process for training: the same bits every time unless it is `fast`, and memory kept between steps.
 
     Settings of the whole process, which is why only training stages call it.
     """
     if runtime.device.type == "cuda":
         # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
+        torch.use_deterministic_algorithms(not runtime.fast)
+        torch.set_float32_matmul_precision("high" if runtime.fast else "highest")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     else:
         keep_few_kernels()

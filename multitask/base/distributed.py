@@ -32,6 +32,9 @@ T = TypeVar("T")
 # Long, because ranks wait while the first one evaluates or waits for another run. `torchrun` notices dead ranks itself.
 PATIENCE = timedelta(days=7)
 
+# Tensors of so many numbers are sent from where they lie; smaller ones together, since each message takes time.
+SENT_ALONE = 2**16
+
 _alone = False  # True while only this rank computes
 
 
@@ -102,11 +105,16 @@ def average(tensors: Sequence[Tensor]) -> None:
     """Replace tensors of one dtype by their means over ranks, with the same bits on every rank."""
     if ranks() == 1 or not tensors:
         return
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    dist.all_reduce(flat)
-    flat /= ranks()
-    for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(mean.view_as(tensor))
+    alone = [tensor for tensor in tensors if tensor.numel() >= SENT_ALONE and tensor.is_contiguous()]
+    others = [tensor for tensor in tensors if tensor.numel() < SENT_ALONE or not tensor.is_contiguous()]
+    together = torch.cat([tensor.flatten() for tensor in others]) if others else None
+    sent = alone if together is None else [*alone, together]
+    for message in [dist.all_reduce(tensor, async_op=True) for tensor in sent]:
+        message.wait()
+    if together is not None:
+        for tensor, total in zip(others, together.split([tensor.numel() for tensor in others]), strict=True):
+            tensor.copy_(total.view_as(tensor))
+    torch._foreach_div_([*tensors], ranks())
 
 
 def take_first(tensor: Tensor) -> None:
@@ -122,6 +130,15 @@ def all_of(value: T) -> list[T]:
     found: list[Any] = [None] * ranks()
     dist.all_gather_object(found, value)
     return found
+
+
+def highest(values: Sequence[float]) -> list[float]:
+    """The largest of all ranks' values at each place. Cheaper than `all_of`, since nothing is pickled."""
+    if ranks() == 1:
+        return [*values]
+    found = torch.tensor(values, dtype=torch.float64)  # on the CPU, so by gloo
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return found.tolist()
 
 
 def from_first(compute: Callable[[], T]) -> T:

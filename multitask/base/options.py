@@ -32,7 +32,7 @@ class Computing(Place):
 
 @settings
 class RunOptions(Computing):
-    """Where a run computes and what it leaves behind. Only device, precision and threads change the result."""
+    """Where a run computes and what it leaves behind. Only device, precision, threads and `fast` change the result."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -48,6 +48,9 @@ class RunOptions(Computing):
     recompute: bool = False
     """Keep only the inputs of the encoder's layers for the gradient, and compute the layers again in the backward pass:
     a fraction of the memory for about a third more time, and the same result."""
+    fast: bool = False
+    """On a CUDA GPU, let sums have any order, and multiply in TF32 where the precision is fp32. Training again, or
+    going on after a kill, then ends with slightly different weights. Elsewhere it changes nothing."""
 
 
 def keep_few_kernels() -> None:

@@ -43,7 +43,7 @@ START = ModelInput(
     "Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased.",
     "all-minilm-l6-v2",
 )
-TRAINING_OPTIONS = ("device", "precision", "attention", "threads", "ranks")
+TRAINING_OPTIONS = ("device", "precision", "attention", "kernels", "threads", "ranks")
 SCORING = ("device", "precision", "attention")
 """What of `Runtime.describe` decides the bits of trainings, and of scores."""
 

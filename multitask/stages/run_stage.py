@@ -13,7 +13,7 @@ import torch
 
 from minbert.errors import InputError
 from multitask.base import distributed
-from multitask.base.device import Runtime, busy, choose_threads, make_deterministic, resolve_runtime, use_threads
+from multitask.base.device import Runtime, busy, choose_threads, prepare_training, resolve_runtime, use_threads
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights, is_run, locate_model
@@ -100,7 +100,7 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
     use_threads(options.threads)
     runtime = runtime_of(stage, options)
     if "threads" in stage.computing:
-        make_deterministic(runtime)
+        prepare_training(runtime)
     if stage.distributed:
         distributed.join_ranks(runtime.device)
     return runtime
@@ -109,7 +109,7 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
 def runtime_of(stage: Stage, options: RunOptions) -> Runtime:
     """Device and precision of a run of a stage. Raises InputError if there is no such device."""
     runtime = resolve_runtime(options.device, options.precision if "precision" in stage.computing else "fp32")
-    return replace(runtime, recompute=options.recompute)
+    return replace(runtime, recompute=options.recompute, fast=options.fast)
 
 
 def _tell_of_threads(own: int, asked: int, folder: Path) -> None:

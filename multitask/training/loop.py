@@ -127,15 +127,15 @@ def train(
                     enough = bool(on_evaluation(progress.step, line))
 
             # Any rank's signal or wish stops all ranks; any rank's clock makes all ranks save.
-            wishes = distributed.all_of((stop[0] if stop else 0, enough, time.monotonic() - saved > save_every))
-            stopped_by, enough, save = map(max, zip(*wishes, strict=True))
-            if stopped_by or enough or save:
+            wishes = (stop[0] if stop else 0, enough, time.monotonic() - saved > save_every)
+            stopped_by, all_enough, save = distributed.highest(wishes)
+            if stopped_by or all_enough or save:
                 losses.read()
                 state.save()
                 saved = time.monotonic()
             if stopped_by:
-                raise Interrupted(stopped_by)
-            if enough:
+                raise Interrupted(int(stopped_by))
+            if all_enough:
                 raise Stopped
     losses.read()
     trainable.module.eval()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
-from torch.nn.utils import clip_grads_with_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from minbert.errors import InputError
 from multitask.base.device import widest_dtype
@@ -97,8 +97,10 @@ def norm_of(gradients: Sequence[Tensor]) -> Tensor:
     """L2 norm of all gradients together, a scalar of their dtype.
 
     Squares are added in fp32 only along the last dimension, which has a few thousand numbers, and then in float64. A
-    sum of 10^8 squares in fp32 may be 2% wrong.
+    sum of 10^8 squares in fp32 may be 2% wrong. CUDA adds in a tree, for which fp32 is enough, many tensors at a time.
     """
+    if gradients[0].is_cuda:
+        return get_total_norm(gradients)
     rows = torch.cat([vector_norm(gradient, dim=-1).flatten() for gradient in gradients])
     return vector_norm(rows, dtype=widest_dtype(rows.device)).to(rows.dtype)
 

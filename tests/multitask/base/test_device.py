@@ -10,7 +10,7 @@ import torch
 from minbert.errors import InputError
 from multitask.base import distributed
 from multitask.base import keys as machine
-from multitask.base.device import generator_states, resolve_runtime, restore_generators
+from multitask.base.device import Runtime, generator_states, prepare_training, resolve_runtime, restore_generators
 from multitask.base.keys import machine_name, processor
 
 
@@ -30,6 +30,21 @@ def test_mps_computes_in_fp32_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert resolve_runtime("mps", "auto").describe() == {"device": "mps", "precision": "fp32"}
     assert resolve_runtime("mps", "bf16").precision == "bf16"
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_only_a_fast_training_on_cuda_may_give_other_bits(monkeypatch, fast):
+    before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    try:
+        prepare_training(Runtime(torch.device("cuda"), "fp32", fast=fast))
+        found = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.set_float32_matmul_precision(before[1])
+    assert found == ((False, "high") if fast else (True, "highest"))
+    assert Runtime(torch.device("cpu"), "fp32", fast=fast).describe() == {"device": "cpu", "precision": "fp32"}
 
 
 def test_several_processes_cannot_share_one_mps_device(monkeypatch):

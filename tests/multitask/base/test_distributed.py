@@ -51,8 +51,11 @@ class Threads:
         for part, found in zip(parts, self.exchange(mine), strict=True):
             part.copy_(found)
 
-    def all_reduce(self, tensor: Tensor) -> None:
+    def all_reduce(self, tensor: Tensor, async_op: bool = False) -> "Threads":
         tensor.copy_(sum(self.exchange(tensor.clone())))
+        return self
+
+    def wait(self) -> None: ...
 
 
 def leaf() -> Tensor:
@@ -94,6 +97,26 @@ def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows, monkeypatc
     expected = loss, *torch.autograd.grad(loss, weight)
     for of_rank in found:
         torch.testing.assert_close(of_rank, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("chosen", [slice(None), slice(2), slice(2, None)])
+def test_gradients_of_any_size_and_layout_become_their_means(chosen, monkeypatch):
+    threads = Threads()
+    shapes = [(distributed.SENT_ALONE,), (256, 512), (3,), (512, 256), ()][chosen]
+    whole = [np.random.default_rng(0).normal(size=(RANKS, *shape)) for shape in shapes]
+
+    def mine(rank: int) -> list[Tensor]:
+        threads.here.rank = rank
+        tensors = [torch.tensor(values[rank]) for values in whole]
+        tensors = [tensor.T.contiguous().T if tensor.shape == (512, 256) else tensor for tensor in tensors]
+        distributed.average(tensors)
+        return tensors
+
+    monkeypatch.setattr(distributed, "dist", threads)
+    with ThreadPoolExecutor(RANKS) as pool:
+        for found in pool.map(mine, range(RANKS)):
+            for tensor, values in zip(found, whole, strict=True):
+                np.testing.assert_allclose(tensor.numpy(), values.mean(0), rtol=1e-14, atol=1e-15)
 
 
 def test_other_commands_are_refused_under_torchrun(monkeypatch, capsys):

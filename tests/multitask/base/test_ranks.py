@@ -109,6 +109,7 @@ def tell(folder: Path) -> None:
     """Save what the first rank computes, and what all ranks say."""
     distributed.join_ranks(torch.device("cpu"))
     found: list[Any] = [distributed.from_first(distributed.rank), distributed.all_of(distributed.rank())]
+    found.append(distributed.highest((distributed.rank(), -distributed.rank(), 0.5)))
     try:
         distributed.from_first(fail)
     except InputError as error:
@@ -124,7 +125,7 @@ def test_all_ranks_hear_what_the_first_computes_or_its_error(launch, tmp_path):
     ranks = launch(tell, tmp_path, ranks=3)
     assert ranks.join() == [0, 0, 0], ranks.log(0)
     for rank in range(3):
-        assert torch.load(tmp_path / f"{rank}.pt") == [0, [0, 1, 2], "the first rank's own"]
+        assert torch.load(tmp_path / f"{rank}.pt") == [0, [0, 1, 2], [2.0, 0.0, 0.5], "the first rank's own"]
 
 
 # Gradients of all stages.

@@ -103,7 +103,7 @@ def on_meta(monkeypatch) -> None:
         raise Stepped
 
     monkeypatch.setattr(run_stage, "resolve_runtime", lambda *_: Runtime(META, "fp32"))
-    monkeypatch.setattr(run_stage, "make_deterministic", lambda *_: None)
+    monkeypatch.setattr(run_stage, "prepare_training", lambda *_: None)
     monkeypatch.setattr(training_run, "train", step)
     # The meta device has neither autocast nor random generators.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())

@@ -153,6 +153,15 @@ def test_what_is_in_a_key_of_computing_and_tasks_is_that_of_published_runs(stage
     assert declared(tasks) == published["tasks"]
 
 
+@pytest.mark.parametrize(
+    ("device", "stage", "matters"),
+    [("cuda", "finetune", True), ("cuda", "evaluate", False), ("cpu", "finetune", False)],
+)
+def test_fast_is_part_of_the_key_of_a_training_on_cuda_alone(tasks_file, device, stage, matters):
+    slow, fast = (Runtime(torch.device(device), "bf16", fast=fast) for fast in (False, True))
+    assert (key(tasks_file, stage=stage, runtime=slow) != key(tasks_file, stage=stage, runtime=fast)) == matters
+
+
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):
     path = tmp_path / "file"
     path.write_text("one")

@@ -41,20 +41,21 @@ def test_each_layer_has_a_share_of_the_rate_of_the_layer_above_it(head_rate):
         torch.testing.assert_close(rates[id(parameter)], expected, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kind", ["equal", "random"])
-def test_the_norm_of_millions_of_gradients_is_that_of_float64(kind):
+def test_the_norm_of_millions_of_gradients_is_that_of_float64(kind, device):
     shapes = [(30522, 384), (1536, 384), (384,)]  # all-minilm-l6-v2's table of words, a layer, a bias
-    module = nn.ParameterList([nn.Parameter(torch.empty(shape)) for shape in shapes])
+    module = nn.ParameterList([nn.Parameter(torch.empty(shape, device=device)) for shape in shapes])
     draws = torch.Generator().manual_seed(0)
     for parameter in module:
         made = torch.full(parameter.shape, 1e-3) if kind == "equal" else torch.randn(parameter.shape, generator=draws)
-        parameter.grad = made
-    exact = np.sqrt(sum(np.square(parameter.grad.numpy(), dtype=np.float64).sum() for parameter in module))
+        parameter.grad = made.to(device)
+    exact = np.sqrt(sum(np.square(parameter.grad.cpu().numpy(), dtype=np.float64).sum() for parameter in module))
     norm = Optimizer(module, OptimizerConfig(clip=exact / 2), 1).clip()
     # A row's sum of 384 squares rounds at most 384 times in fp32, each time by a share of 2^-24; the root halves it.
     tolerance = 384 * 2**-24 / 2
     assert norm.item() == pytest.approx(exact, rel=tolerance)
-    clipped = np.sqrt(sum(np.square(parameter.grad.numpy(), dtype=np.float64).sum() for parameter in module))
+    clipped = np.sqrt(sum(np.square(parameter.grad.cpu().numpy(), dtype=np.float64).sum() for parameter in module))
     assert clipped == pytest.approx(exact / 2, rel=tolerance + 2**-24)  # the gradients are rounded once more
 
 
