@@ -113,9 +113,12 @@ class Layer(nn.Module):
         return self.output_norm(hidden + self.dropout(transformed))
 
 
-def _spare_rows(batch: PackedBatch) -> int:
+def _spare_rows(batch: PackedBatch, training: bool) -> int:
     """Rows to add to a batch's tokens: those to the next multiple of `ROWS_OF_PRODUCTS` where products are compiled."""
-    compiles = torch.is_grad_enabled() and batch.input_ids.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    # Training without gradients, as gradient caching does first, must draw the same dropout as training with them.
+    if not training and not torch.is_grad_enabled():
+        return 0
+    compiles = batch.input_ids.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return -len(batch.input_ids) % ROWS_OF_PRODUCTS if compiles else 0
 
 
@@ -188,7 +191,7 @@ class BertModel(nn.Module):
         return BertOutput(hidden, self.pool(hidden[:, 0]))
 
     def forward_packed(self, batch: PackedBatch, recompute: bool = False, first_only: bool = False) -> Tensor:
-        """The packed path: the hidden states of `forward` at real tokens, computed without padding.
+        """The packed path: the hidden states of `forward` at real tokens, computed without padding to a length.
 
         Args:
             batch: the sequences.
@@ -203,7 +206,7 @@ class BertModel(nn.Module):
         """
         self._refuse_beyond_length(batch.longest)
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
-        total, spare = len(hidden), _spare_rows(batch)
+        total, spare = len(hidden), _spare_rows(batch, self.training)
         if spare:
             hidden = functional.pad(hidden, (0, 0, 0, spare))
         head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0

@@ -98,7 +98,7 @@ FINETUNE = register(
         "finetune",
         FinetuneConfig,
         "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
-        version=9,
+        version=10,
         common=(*FINETUNE_OPTIONS, "new_heads"),
         distributed=True,
     )
@@ -154,7 +154,7 @@ DISTIL = register(
         "distil",
         DistilConfig,
         "Fine-tune an encoder on gold labels and on the predictions of other models, its teachers.",
-        version=2,
+        version=3,
         inputs=(START, ModelInput("teacher", "", TEACHERS, several=True)),
         common=(
             *("tasks", "epochs", "epoch_size", "learning_rate", "train_limit", "seed"),
@@ -246,7 +246,7 @@ PRETRAIN = register(
         "pretrain",
         PretrainConfig,
         "Train an encoder contrastively; other stages can start from it.",
-        version=6,
+        version=7,
         common=PRETRAIN_OPTIONS,
         distributed=True,
     )
@@ -309,7 +309,7 @@ MLM = register(
         "mlm",
         MlmConfig,
         "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
-        version=4,
+        version=5,
         common=MLM_OPTIONS,
         distributed=True,
     )
@@ -383,7 +383,7 @@ FUSE = register(
         "fuse",
         FuseConfig,
         "Train each batch on its labels, then its sentences with the contrastive objective.",
-        version=7,
+        version=8,
         with_seed=_with_seed,
         common=(*FINETUNE_OPTIONS, "objective"),
         distributed=True,

@@ -166,7 +166,7 @@ def test_spare_rows_change_no_value_and_no_gradient(first_only, monkeypatch):
     batch = PackedBatch.from_sequences(sentences_of([30, 17, 1, 5, 40]))
     found = []
     for spare in (0, 35):
-        monkeypatch.setattr("minbert.model._spare_rows", lambda _, spare=spare: spare)
+        monkeypatch.setattr("minbert.model._spare_rows", lambda *_, spare=spare: spare)
         hidden = WITHOUT_DROPOUT.forward_packed(batch, first_only=first_only)
         found.append([hidden, *gradients(WITHOUT_DROPOUT, hidden)])
     for without, with_spare in zip(*found, strict=True):
@@ -175,11 +175,17 @@ def test_spare_rows_change_no_value_and_no_gradient(first_only, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("precision", "with_gradient", "rows"),
-    [(torch.bfloat16, True, 128), (torch.bfloat16, False, 93), (torch.float32, True, 93)],
+    ("precision", "with_gradient", "training", "rows"),
+    [
+        (torch.bfloat16, True, False, 128),
+        (torch.bfloat16, False, True, 128),
+        (torch.bfloat16, False, False, 93),
+        (torch.float32, True, True, 93),
+    ],
 )
-def test_trainings_in_bf16_compute_multiples_of_64_rows(precision, with_gradient, rows):
+def test_trainings_in_bf16_compute_multiples_of_64_rows(precision, with_gradient, training, rows):
     model, batch = small_model(), PackedBatch.from_sequences(sentences_of([30, 17, 1, 5, 40]))
+    model.train(training)
     sizes: list[int] = []
     model.layers[0].intermediate.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
     bf16 = precision == torch.bfloat16
