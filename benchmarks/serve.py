@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -97,17 +97,17 @@ def running(port: int, *command: str) -> Iterator[int]:
     process = subprocess.Popen(
         [sys.executable, "-m", *command, "--port", str(port)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stderr=subprocess.DEVNULL,
         preexec_fn=lambda: os.sched_setaffinity(0, {SERVERS_CORE}),
     )
     try:
-        while True:
-            try:
+        answers = False
+        while not answers:
+            time.sleep(0.2)
+            with suppress(OSError):
                 urlopen(f"http://127.0.0.1:{port}/healthz").close()
-                break
-            except OSError:
-                assert process.poll() is None, f"the server ended: {' '.join(process.args)}"  # type: ignore[arg-type]
-                time.sleep(0.2)
+                answers = True
+            if process.poll() is not None:  # also if another server answered on its port
+                raise SystemExit(f"the server ended: python -m {' '.join(command)} --port {port}")
         yield port
     finally:
         process.terminate()

@@ -1,6 +1,7 @@
 """Packed batches: sentences end to end without padding, and the blocks in which attention keeps them apart.
 
-Linear layers, norms and activations work on `[total_tokens, ...]`, so on real tokens only. Attention needs padded
+Linear layers, norms and activations work on `[total_tokens, ...]`, so on real tokens only (and, in
+some trainings, on spare rows). Attention needs padded
 grids: sentences of similar length share one (a block), so that there is little padding even when a batch mixes very
 short with very long sentences.
 """
@@ -109,7 +110,7 @@ class PackedBatch:
         if device.type == "cuda" and whole.device.type == "cpu":
             whole = whole.pin_memory()
         sizes = [part.numel() for part in (*tensors.values(), *masks)]
-        pieces = iter(whole.to(device, non_blocking=True).split(sizes))
+        pieces = iter(send(whole, device).split(sizes))
         moved = {name: next(pieces) for name in tensors}
         blocks = [
             block if block.mask is None else replace(block, mask=next(pieces).bool().view_as(block.mask))
@@ -142,6 +143,14 @@ def _similar_length_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64
         slot += len(members) * width
         first = last
     return starts, tuple(blocks)
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on another device; the host does not wait for a copy to CUDA.
+
+    It waits for one to MPS, which reads the memory later, when other numbers may be there (PyTorch's issue 189690).
+    """
+    return tensor.to(device, non_blocking=device.type != "mps")
 
 
 class _Fill(torch.autograd.Function):

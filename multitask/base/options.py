@@ -57,6 +57,6 @@ def keep_few_kernels() -> None:
     """Bound oneDNN's cache of kernels; call this before it computes anything.
 
     Packed batches come in ever new shapes, and oneDNN keeps about 1 MB of code and scratch memory for each of 1024 by
-    default. A quarter holds those of a training's products (`minbert.model.ROWS_OF_PRODUCTS`).
+    default. A quarter usually holds those of a training's linear layers (`minbert.model.ROWS_OF_PRODUCTS`).
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")

@@ -21,7 +21,7 @@ from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import atomic_folder
 from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
-from minbert.packing import PackedBatch
+from minbert.packing import PackedBatch, send
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.base.device import PROCESSOR, Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
@@ -311,8 +311,7 @@ def merged(embeddings: Tensor, batch: PackedBatch, windows: Sequence[int]) -> Te
     """Embeddings of windows [windows, hidden] -> of sequences with so many windows each, [sequences, hidden]."""
     if len(windows) == len(embeddings):
         return embeddings
-    owner = torch.arange(len(windows)).repeat_interleave(torch.tensor(windows))
-    owner = owner.to(embeddings.device, non_blocking=True)
+    owner = send(torch.arange(len(windows)).repeat_interleave(torch.tensor(windows)), embeddings.device)
     tokens = batch.offsets.diff().to(embeddings.dtype)
     sums = tokens.new_zeros(len(windows)).index_add(0, owner, tokens)
     shares = tokens / sums.index_select(0, owner)

@@ -25,6 +25,7 @@ from minbert.download_checkpoint import weights_files
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_json, write_json
 from minbert.model import BertModel, Layer
+from minbert.packing import send
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Run, Weights
@@ -74,7 +75,7 @@ class AlignUniformSource(TrainingSource):
         directions = unit(embeddings)
         loss = self.uniformity_weight * uniformity(directions)
         if targets.size:
-            first, second = directions[torch.from_numpy(targets).to(directions.device, non_blocking=True)]
+            first, second = directions[send(torch.from_numpy(targets), directions.device)]
             loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
         return BatchLoss(loss)
 
@@ -97,7 +98,7 @@ def sensitivity(
     Without the sign, harmful units score as high as equally helpful ones. `factors` are the m at which the gradient is
     taken: 1, or 0 for masked units. The encoder must be in eval mode on the runtime's device; scores are on the CPU.
     """
-    factors = factors.map(lambda factor: factor.to(encoder.runtime.device, non_blocking=True).requires_grad_())
+    factors = factors.map(lambda factor: send(factor, encoder.runtime.device).requires_grad_())
     totals = [torch.zeros_like(factor) for factor in factors.tensors]
     with masked(encoder.bert, factors):
         for rows in batches:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
+from minbert.packing import send
 from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
@@ -123,7 +124,7 @@ class ContrastiveSource(TrainingSource):
             own = excluded.new_zeros(len(rows), (len(views) - 2) * len(rows))
             hard_duplicates = torch.cat([own if hard_duplicates is None else hard_duplicates, excluded], dim=1)
         if (places := self.places(rows)) is not None:
-            views = views.flatten(0, 1)[torch.from_numpy(places).to(views.device, non_blocking=True)]
+            views = views.flatten(0, 1)[send(torch.from_numpy(places), views.device)]
             rows = rows[places[0] % len(rows)]  # of each pair
         hard = [*views[2:], *([] if further is None else [further])]
         compared = [*views[:2], *([torch.cat(hard)] if hard else [])]
@@ -176,7 +177,7 @@ class ContrastiveSource(TrainingSource):
         """
 
         def mask(found: NDArray[np.bool_]) -> Tensor | None:
-            return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
+            return send(torch.from_numpy(found), device) if found.any() else None
 
         if not self.config.mask_duplicates:
             return None, None
@@ -222,7 +223,7 @@ def excluded_negatives(
     else:  # The hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592).
         kept = only_negatives(cosines, known).topk(count, dim=1).indices
         left_out = torch.ones_like(known).scatter(1, kept, value=False)
-    left_out &= torch.from_numpy(rows[:, None] != rows).to(cosines.device, non_blocking=True)
+    left_out &= send(torch.from_numpy(rows[:, None] != rows), cosines.device)
     return left_out if excluded is None else left_out | (excluded & ~diagonal)
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.masked_language_head import MaskedLanguageHead
-from minbert.packing import collect
+from minbert.packing import collect, send
 from minbert.tokenizer import Tokenizer
 from multitask.base import distributed
 from multitask.data.examples import RowNumbers, Tokens
@@ -68,7 +68,7 @@ class MaskedSource(TrainingSource):
         return ids.index_copy(0, places, seen), places
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
-        places, words = (part.to(hidden.device, non_blocking=True) for part in targets)
+        places, words = (send(part, hidden.device) for part in targets)
         scores = self.head(collect(hidden, places), self.word_embeddings.weight).float()
         count = int(distributed.total(torch.tensor(len(words)), len(rows)))
         # A batch of very short sentences may have no token to predict; its loss is then 0.

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
+from minbert.packing import send
 from multitask.base import distributed
 from multitask.data.examples import RowNumbers
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -149,7 +150,7 @@ class MomentumSource(ContrastiveSource):
         if not len(self.queue.keys):
             return self.loss_of_batch(whole, rows)
         pairs = np.stack([identity[rows] for identity in self.identities[:2]], axis=1)
-        identities = torch.from_numpy(pairs).to(views.device, non_blocking=True)
+        identities = send(torch.from_numpy(pairs), views.device)
         excluded = self.queue.excluded(identities, self.config.mask_duplicates)
         found = self.loss_of_batch(whole, rows, self.queue.keys, excluded)
         self.queue.add(whole[1].detach(), identities)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from minbert.packing import send
 from minbert.tokenizer import Ids
 from multitask.base import distributed
 from multitask.data.contamination import Hashes
@@ -197,8 +198,7 @@ class TrainingSource(ABC):
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
     """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
     tensor = torch.from_numpy(labels)
-    pinned = tensor.pin_memory() if device.type == "cuda" else tensor
-    return pinned.to(device, non_blocking=True)
+    return send(tensor.pin_memory() if device.type == "cuda" else tensor, device)
 
 
 class TaskSource(TrainingSource):

@@ -1,6 +1,7 @@
 """Packing only saves time: values and gradients equal those of the padded path, and those of transformers."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from minbert import BertConfig, BertModel, PackedBatch, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
-from minbert.packing import collect, fill_grids
+from minbert.packing import collect, fill_grids, send
 from tests.minbert.references import (
     assert_equal,
     composed_sentences,
@@ -159,6 +160,13 @@ def test_a_batch_on_another_device_is_the_same(lengths):
     for there, here in zip(moved.blocks, batch.blocks, strict=True):
         assert (there.sentences, there.width) == (here.sentences, here.width)
         torch.testing.assert_close(there.mask, here.mask, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("device", "waits"), [("cuda", False), ("mps", True), ("cpu", False)])
+def test_only_copies_to_mps_are_waited_for(device, waits):
+    tensor = Mock()
+    send(tensor, torch.device(device))
+    tensor.to.assert_called_once_with(torch.device(device), non_blocking=not waits)
 
 
 @pytest.mark.parametrize("first_only", [False, True])
