@@ -298,16 +298,13 @@ def mine(options: Mine) -> None:
 
 
 @settings
-class Export(ModelOption):
+class Export(PoolingOption, ModelOption):
     """Write a model and its tokenizer as a folder that other libraries load.
 
     Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
     tasks.
     """
 
-    pooling: Pooling = field(default="auto", kw_only=True)
-    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
-    with. Not for transformers."""
     output: Path = field(kw_only=True)
     """Folder to write: a new or empty one, or an earlier export, which is replaced."""
     to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
@@ -323,7 +320,7 @@ class Export(ModelOption):
     int8: bool = False
     """Store an ONNX export with heads in 8 bits, and show how much that changes the scores on the dev sets."""
     normalize: bool = False
-    """Scale every embedding to length 1. Not for transformers."""
+    """Scale every embedding to length 1. Like --pooling, not for transformers."""
 
     def __post_init__(self) -> None:
         if self.with_heads and self.to != "onnx":
@@ -340,43 +337,31 @@ class Export(ModelOption):
 
 def export(options: Export) -> None:
     """Write the folder and print its name."""
-    from multitask.use.export import check_export_folder
-
-    check_export_folder(options.output)
-    _export_tasks(options) if options.with_heads else _export_encoder(options)
-    print(options.output)
-
-
-def _export_encoder(options: Export) -> None:
-    from multitask.base.runs import locate_model
-    from multitask.data.contamination import TrainedOn
-    from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.use.export import export_onnx, export_sentence_transformers, export_transformers
-    from multitask.use.model_card import model_card
-
-    encoder = SentenceEncoder.load(options.model, options.revision, options.pooling, "cpu", "fp32")
-    trained_on = TrainedOn.of_folder(locate_model(options.model, options.revision), options.model)
-    match options.to:
-        case "transformers":
-            export_transformers(encoder, options.output, trained_on)
-        case "sentence-transformers":
-            card = model_card(options.model, options.revision, encoder, options.normalize)
-            export_sentence_transformers(encoder, options.output, card, options.normalize, trained_on)
-        case "onnx":
-            export_onnx(encoder, options.output, options.normalize, trained_on)
-
-
-def _export_tasks(options: Export) -> None:
     from multitask.base.runs import locate_model
     from multitask.data.contamination import TrainedOn
     from multitask.models.multitask_model import MultitaskModel
+    from multitask.models.sentence_encoder import SentenceEncoder
+    from multitask.use import export as exports
     from multitask.use.export_heads import export_onnx_with_heads
+    from multitask.use.model_card import model_card
 
-    model_folder = locate_model(options.model, options.revision)
-    model = MultitaskModel.load(model_folder, "cpu", "fp32")
-    trained_on = TrainedOn.of_folder(model_folder, options.model)
-    data = options.tasks_file or options.data
-    print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))
+    exports.check_export_folder(options.output)
+    folder = locate_model(options.model, options.revision)
+    trained_on = TrainedOn.of_folder(folder, options.model)
+    if options.with_heads:
+        model, data = MultitaskModel.load(folder, "cpu", "fp32"), options.tasks_file or options.data
+        print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))
+    else:
+        encoder = SentenceEncoder.load(options.model, options.revision, options.pooling, "cpu", "fp32")
+        match options.to:
+            case "transformers":
+                exports.export_transformers(encoder, options.output, trained_on)
+            case "sentence-transformers":
+                card = model_card(options.model, options.revision, encoder, options.normalize)
+                exports.export_sentence_transformers(encoder, options.output, card, options.normalize, trained_on)
+            case "onnx":
+                exports.export_onnx(encoder, options.output, options.normalize, trained_on)
+    print(options.output)
 
 
 _PREDICT = (
@@ -392,16 +377,12 @@ _PREDICT = (
     "separator",
 )
 _FILES = ("pooling", "separator", "encoding", "sheet", "device")
+_EMBED = ("text", "output", "model", "column", "long", "dimensions", "normalize", "dtype", *_FILES)
 _MINE = ("pairs", "output", "model", "corpus", "text", "column", "data", "format", *("ranks", "margin"))
 _EXPORT = ("model", "output", "to", "with_heads", "data", "tasks_file", "int8", "normalize", "pooling")
 COMMANDS = (
     Command("predict", Predict, predict, common=(*_PREDICT, "device")),
-    Command(
-        "embed",
-        Embed,
-        embed,
-        common=("text", "output", "model", "column", "long", "dimensions", "normalize", "dtype", *_FILES),
-    ),
+    Command("embed", Embed, embed, common=_EMBED),
     Command("search", Search, search, common=("index", "queries", "model", "column", "top", "output", *_FILES)),
     Command("mine", Mine, mine, common=(*_MINE, "relative_margin", "negatives", "sampling")),
     Command("export", Export, export, common=_EXPORT),
