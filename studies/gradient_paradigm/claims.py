@@ -31,10 +31,10 @@ from studies.report.claims import (
     every,
     every_chosen,
     fall,
-    highest,
     in_degrees,
     last,
     last_score,
+    peak,
     share,
     shrinks,
     some,
@@ -103,7 +103,7 @@ def best_between(parameter: str) -> Callable[[ClaimResults], Statement]:
 def smaller_gap(place: Read, results: ClaimResults) -> Statement:
     """Without dissipation the gap ends larger."""
     called = "share of anchors that the gate stops"
-    results.require(called, [DEFAULT_ROW], highest("dissipated anchors"), low=0.01)
+    results.require(called, [DEFAULT_ROW], peak("dissipated anchors"), low=0.01)
     measure = last("distance gap", place)
     return results.above(LARGEST_MARGIN, DEFAULT_ROW, measure=measure, margin=radians(1), form=in_degrees)
 

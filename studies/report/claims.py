@@ -49,7 +49,7 @@ def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
     return measure
 
 
-def highest(statistic: str, place: ProbedAt = "training batches") -> Measure:
+def peak(statistic: str, place: ProbedAt = "training batches") -> Measure:
     """A statistic's highest value in training."""
     return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
 
