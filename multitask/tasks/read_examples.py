@@ -182,11 +182,40 @@ def examples_of(
     files = task.files
     needed = [column for column in (files.id, weight) if column is not None]
     table.require((*needed, *files.text_columns, *(files.label_columns if labelled else ())))
-    contents, rows = files.contents, list[list[str]]()
-    numbers: list[int] = []
-    labels: list[Any] = []
-    ids: list[str] = []
-    weights: list[float] = []
+    rows, incomplete, repeated = _usable_rows(task, table, labelled, on_problem, weight)
+    if not rows:
+        raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
+    numbers, ids, texts, labels, weights = zip(*rows, strict=True)
+    if weight is not None and not any(weights):
+        raise InputError(f"{table.name}: {weight} is 0 in every row; expected some weights above 0")
+    action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
+    table.warn(*action, incomplete)
+    table.warn("left out", "with the id, or the texts and label, of an earlier one", repeated)
+    values, classes = task.encode_labels(list(labels)) if labelled else (None, ())
+    return Examples(
+        sentences=tuple(map(list, zip(*texts, strict=True))),
+        labels=values,
+        classes=classes,
+        ids=list(ids) if files.id else None,
+        source=source,
+        dropped=len(incomplete) * labelled + len(repeated),
+        numbers=np.array(numbers),
+        weights=None if weight is None else np.array(weights, np.float32),
+        words=files.words,
+        long=task.long,
+    )
+
+
+_UsableRow = tuple[int, str, list[str], Any, float]
+"""Its number in the file, id, texts, label and weight."""
+
+
+def _usable_rows(
+    task: Task, table: OpenTable, labelled: bool, on_problem: OnProblem, weight: str | None
+) -> tuple[list[_UsableRow], list[int], list[int]]:
+    """Usable rows; the numbers of those without a label or a sentence; of those that repeat an earlier one."""
+    files = task.files
+    contents, rows = files.contents, list[_UsableRow]()
     incomplete: list[int] = []
     repeated: list[int] = []
     first = dict[Hashable, int]()  # the first row with an id, or with texts and a label
@@ -209,31 +238,8 @@ def examples_of(
             if repeats or labelled:
                 continue
         first |= dict.fromkeys(keys, row_number)
-        ids.append(identifier)
-        weights.append(row_weight)
-        labels.append(label)
-        rows.append(texts)
-        numbers.append(row_number)
-    if not rows:
-        raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
-    if weight is not None and not any(weights):
-        raise InputError(f"{table.name}: {weight} is 0 in every row; expected some weights above 0")
-    action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
-    table.warn(*action, incomplete)
-    table.warn("left out", "with the id, or the texts and label, of an earlier one", repeated)
-    values, classes = task.encode_labels(labels) if labelled else (None, ())
-    return Examples(
-        sentences=tuple(map(list, zip(*rows, strict=True))),
-        labels=values,
-        classes=classes,
-        ids=ids if files.id else None,
-        source=source,
-        dropped=len(incomplete) * labelled + len(repeated),
-        numbers=np.array(numbers),
-        weights=None if weight is None else np.array(weights, np.float32),
-        words=files.words,
-        long=task.long,
-    )
+        rows.append((row_number, identifier, texts, label, row_weight))
+    return rows, incomplete, repeated
 
 
 def _id(value: Any) -> str:
