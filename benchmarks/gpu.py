@@ -124,7 +124,7 @@ def fine_tuning(sizes: Sizes) -> Iterator[Row]:
     """Real tokens a second of fine-tuning on three tasks."""
     for shape in sizes.shapes:
         for size in sizes.batch_sizes:
-            found = finetune.measure(shape, size, sizes.data, sizes.steps, "bf16")
+            found = finetune.measure(shape, size, sizes.data, sizes.steps, "bf16", (*finetune.LOOPS, finetune.FAST))
             yield {"shape": shape, "batch": size, **compared(found, shape, sizes)}
 
 
