@@ -23,14 +23,14 @@ class Simulate:
 
 def run_simulate(options: Simulate) -> None:
     """Simulate; print the claims, the figures written and the run's folder."""
-    from studies.gradient_paradigm.simulated_claims import simulated_claims
+    from studies.gradient_paradigm.simulated_claims import SIMULATED_CLAIMS
     from studies.gradient_paradigm.simulation_figures import write_figures
     from studies.gradient_paradigm.simulation_outcomes import Simulations
     from studies.gradient_paradigm.simulations import simulate
     from studies.report.claims import judge
 
     folder = simulate(options.config, RunOptions(runs=options.runs, name=options.name)).folder
-    for one in judge([*simulated_claims()], {}, Simulations.load(folder)).itertuples():
+    for one in judge(SIMULATED_CLAIMS, {}, Simulations.load(folder)).itertuples():
         print(f"{one.status.upper()}: {one.text} ({one.section})")
         print(f"  criterion: {one.criterion}\n  found: {one.evidence}")
     print(*write_figures(folder), folder, sep="\n")

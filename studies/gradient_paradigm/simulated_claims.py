@@ -1,6 +1,6 @@
 """Claims on simulated angles, and the numbers that they are about."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import radians
@@ -155,9 +155,8 @@ def quickly(of: Simulations) -> Statement:
     return every(bounded(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
 
 
-def simulated_claims() -> Iterator[Claim]:
-    """Claims about the parts of gradients."""
-    yield paradigm_claim(
+SIMULATED_CLAIMS = (
+    paradigm_claim(
         key="falls-to-zero",
         section="section 3.1",
         text="The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond "
@@ -165,8 +164,8 @@ def simulated_claims() -> Iterator[Claim]:
         criterion="For each loss and mean angle of the positive, the term is above 0.9 while μ_neg <= μ_pos, and below "
         "0.01 from some μ_neg <= π on.",
         says=falls_to_zero,
-    )
-    yield inadequacy_claim(
+    ),
+    inadequacy_claim(
         key="quickly",
         section="section 1",
         text="The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is "
@@ -174,8 +173,8 @@ def simulated_claims() -> Iterator[Claim]:
         criterion="InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within "
         "30°.",
         says=quickly,
-    )
-    yield paradigm_claim(
+    ),
+    paradigm_claim(
         key="lower-temperature",
         section="section 3.1",
         text="The lower the temperature, the more weight the hardest negative has.",
@@ -185,16 +184,16 @@ def simulated_claims() -> Iterator[Claim]:
         "not dominant if τ is too high.",
         kind="theorem",
         says=lambda of: bounded(rising_weights(of), 0, form=percent),
-    )
-    yield paradigm_claim(
+    ),
+    paradigm_claim(
         key="dominates",
         section="section 3.1",
         text="The weight term puts the hardest negative in a dominant position (simulated angles).",
         criterion="At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the "
         "negatives. Half is our threshold: the paper names none.",
         says=lambda of: bounded(hardest_weight(of, 0.05), HALF),
-    )
-    yield paradigm_claim(
+    ),
+    paradigm_claim(
         key="ratio-arccon",
         section="section 3.1, figure of the ratio",
         text="Where a gradient remains, the ratio of ArcCon is above 1, the ratio of InfoNCE and MPT.",
@@ -202,8 +201,8 @@ def simulated_claims() -> Iterator[Claim]:
         "the ratio is above 1 for more than 90%. The share is known up to the grid's squares through which a border "
         "runs.",
         says=lambda of: bounded(ratio_above_one(of, "arccon"), 0.9, form=percent),
-    )
-    yield paradigm_claim(
+    ),
+    paradigm_claim(
         key="ratio-met",
         section="section 3.1, figure of the ratio",
         text="Where the positive is nearer than the negatives, the ratio of MET is above 1, the ratio of InfoNCE and "
@@ -212,8 +211,8 @@ def simulated_claims() -> Iterator[Claim]:
         "positive.",
         kind="theorem",
         says=lambda of: bounded(median_ratio(of, "met"), 0),
-    )
-    yield inadequacy_claim(
+    ),
+    inadequacy_claim(
         key="bound",
         section="section 1",
         text="The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard "
@@ -221,4 +220,6 @@ def simulated_claims() -> Iterator[Claim]:
         criterion="Without constants: with the papers' margins the loss is at least τ times InfoNCE, in at least 95% "
         "of the random configurations.",
         says=lambda of: bounded(above_infonce(of), 0.95, form=percent),
-    )
+    ),
+)
+"""About the parts of gradients."""
