@@ -7,7 +7,7 @@ short with very long sentences.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -104,7 +104,8 @@ class PackedBatch:
         """The same batch on another device, copied in one piece; the host does not wait for copies to CUDA."""
         if device == self.input_ids.device:
             return self
-        tensors = {name: value for name, value in vars(self).items() if name != "bounds" and isinstance(value, Tensor)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         masks = [block.mask for block in self.blocks if block.mask is not None]
         whole = torch.cat([part.flatten().long() for part in (*tensors.values(), *masks)])
         if device.type == "cuda" and whole.device.type == "cpu":
