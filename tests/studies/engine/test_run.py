@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minbert.checkpoint import read_tensors
 from minbert.errors import DiskFullError, InputError
 from multitask.base.errors import Interrupted
 from multitask.base.options import RunOptions
@@ -289,7 +290,7 @@ def test_every_architecture_begins_with_random_weights_of_its_seed(recipes, tmp_
     assert [of.error for _, of in record.failures] == []
     [found] = scores_as_data(PresetResults.read(tmp_path, "sample")).tables
     assert set(found.rows.start) == {RANDOM_WEIGHTS}
-    options = RunOptions("cpu", "fp32", tmp_path / "again")
+    options, begun = RunOptions("cpu", "fp32", tmp_path / "again"), {}
     for row in rows:
         [of] = record.of_row("architectures", row.key)
         folder = Run(tmp_path / of.chain[0]).model_folder()
@@ -301,6 +302,8 @@ def test_every_architecture_begins_with_random_weights_of_its_seed(recipes, tmp_
             again = run_stage(stage_named(start.stage), [recipes.start], recipes.data, start.config, options)
             weights = [path / "model.safetensors" for path in (again.model_folder(), folder)]
             assert (weights[0].read_bytes() == weights[1].read_bytes()) == (seed == 0)
+        begun[name] = {n: of.numpy() for n, of in read_tensors(weights[1]).items() if "LayerNorm" not in n}
+    np.testing.assert_equal(begun["roberta"], begun["prenorm"])  # as the table's note says
 
 
 @pytest.fixture(scope="module")
