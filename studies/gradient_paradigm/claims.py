@@ -10,7 +10,7 @@ from math import log, radians
 from typing import Any
 
 from multitask.evaluation.statistics import LEVEL
-from multitask.experiments.grid_frames import ProbedAt as Read
+from multitask.experiments.grid_frames import ProbedAt
 from studies.gradient_paradigm.simulated_claims import HALF, SIMULATED_CLAIMS, inadequacy_claim, paradigm_claim
 from studies.gradient_paradigm.tables import (
     ARCHITECTURE_NAMES,
@@ -150,55 +150,32 @@ LOSS_CLAIMS = (
 )
 
 
+# The components: best values, and the three conjectures in training.
+
+
 def best_between(parameter: str) -> Callable[[ClaimResults], Statement]:
     """Some value is better than both the smallest and the largest."""
     smallest, *between, largest = swept(parameter).values()
     return lambda results: some(results.each_above([row], [smallest, largest], margin=MARGIN) for row in between)
 
 
-VALUE_CLAIMS = tuple(
-    paradigm_claim(
-        key=parameter,
-        section="section 3.2",
-        text=f"There is a suitable {what}, above and below which performance falls.",
-        criterion=f"Some value of {symbol} scores higher than both the smallest and the largest (margin 0.01).",
-        places=(ClaimPlace("gradient"),),
-        says=best_between(parameter),
-    )
-    for parameter, what, symbol in (
-        ("margin", "margin of the dissipation", "m"),
-        ("temperature", "temperature of the weight", "τ"),
-        ("ratio", "ratio", "r"),
-    )
-)
-
-# The three conjectures, in training.
-
-READ: dict[Read, tuple[str, str, ClaimKind]] = {
-    "held-out sentences": (
-        "",
-        "Read on held-out sentences without the projection, as in the paper's statistics.",
-        "claim",
-    ),
-    "training batches": (
-        "-in-batches",
-        "Read on the projected embeddings of the training batches.",
-        "beyond the paper",
-    ),
+READ: dict[ProbedAt, tuple[str, str, ClaimKind]] = {
+    "held-out sentences": ("", "held-out sentences without the projection, as in the paper's statistics", "claim"),
+    "training batches": ("-in-batches", "the projected embeddings of the training batches", "beyond the paper"),
 }
-"""Where a statistic is read: what a claim's key ends with, a sentence, and the claim's kind."""
+"""Where a statistic is read: what a claim's key ends with, the words for it, and the claim's kind."""
 
 
 def in_both_places(
-    key: str, says: Callable[[Read, ClaimResults], Statement], criterion: str, **about: Any
+    key: str, says: Callable[[ProbedAt, ClaimResults], Statement], criterion: str, **about: Any
 ) -> Iterator[Claim]:
     """A claim about a statistic, on held-out sentences and in training batches."""
     for place, (ending, read, kind) in READ.items():
-        text = criterion.format(read=read)
+        text = criterion.format(read=f"Read on {read}.")
         yield Claim(f"{key}{ending}", criterion=text, says=partial(says, place), kind=kind, **about)
 
 
-def smaller_gap(place: Read, results: ClaimResults) -> Statement:
+def smaller_gap(place: ProbedAt, results: ClaimResults) -> Statement:
     """Without dissipation the gap ends larger."""
     called = "share of anchors that the gate stops"
     results.require(called, [DEFAULT_ROW], peak("dissipated anchors"), low=0.01)
@@ -206,12 +183,12 @@ def smaller_gap(place: Read, results: ClaimResults) -> Statement:
     return results.above(LARGEST_MARGIN, DEFAULT_ROW, measure=measure, margin=radians(1), form=in_degrees)
 
 
-def dominant_push(place: Read, results: ClaimResults) -> Statement:
+def dominant_push(place: ProbedAt, results: ClaimResults) -> Statement:
     """The hardest negative makes more than half of the push."""
     return results.above(DEFAULT_ROW, bound=HALF, measure=last("hardest negative push", place), form=share)
 
 
-def nearer_more_often(place: Read, results: ClaimResults) -> Statement:
+def nearer_more_often(place: ProbedAt, results: ClaimResults) -> Statement:
     """More anchors come closer to their positive with the largest ratio than with the smallest."""
     smallest, *_, largest = swept("ratio").values()
     measure = last("closer to positive", place)
@@ -221,7 +198,22 @@ def nearer_more_often(place: Read, results: ClaimResults) -> Statement:
 
 
 _CONJECTURE = {"paper": "paradigm", "section": "section 3.2", "places": (ClaimPlace("gradient"),)}
-CONJECTURE_CLAIMS = (
+COMPONENT_CLAIMS = (
+    *(
+        paradigm_claim(
+            key=parameter,
+            section="section 3.2",
+            text=f"There is a suitable {what}, above and below which performance falls.",
+            criterion=f"Some value of {symbol} scores higher than both the smallest and the largest (margin 0.01).",
+            places=(ClaimPlace("gradient"),),
+            says=best_between(parameter),
+        )
+        for parameter, what, symbol in (
+            ("margin", "margin of the dissipation", "m"),
+            ("temperature", "temperature of the weight", "τ"),
+            ("ratio", "ratio", "r"),
+        )
+    ),
     *in_both_places(
         "smaller-gap",
         smaller_gap,
@@ -281,7 +273,7 @@ def _chosen(
     return [*map(statement, met)], [of for loss, of in conditions.items() if loss not in met]
 
 
-def not_reflected(place: Read, results: ClaimResults) -> Statement:
+def not_reflected(place: ProbedAt, results: ClaimResults) -> Statement:
     """Where a decoupled loss ends lower than InfoNCE, its sum of both metrics is lower, which is better."""
     parts, left_out = _chosen(
         lambda loss: results.above(loss, "infonce", measure=last_score, above=False),
@@ -328,6 +320,15 @@ def does_not_overfit(results: ClaimResults) -> Statement:
     return results.trained_for(AUTHORS_STEPS, lasts, can="refute")
 
 
+def imitations_do_not_overfit(results: ClaimResults) -> Statement:
+    """A decoupled loss that overfits falls further than every loss that imitates dissipation."""
+    parts, left_out = _chosen(
+        lambda loss: results.above(loss, bound=MARGIN, measure=fall),
+        lambda loss: results.each_above([loss], IMITATIONS, measure=fall, margin=MARGIN),
+    )
+    return results.trained_for(AUTHORS_STEPS, every_chosen(parts, left_out), can="refute")
+
+
 def dissipates(part: str) -> Callable[[ClaimResults], Statement]:
     """The norm of a part of the gradient shrinks more with InfoNCE than with decoupled losses."""
     measure = shrinks(f"{part} gradient")
@@ -368,19 +369,6 @@ OVERFITTING_CLAIMS = (
         )
         for part in ("alignment", "uniformity")
     ),
-)
-
-
-def imitations_do_not_overfit(results: ClaimResults) -> Statement:
-    """A decoupled loss that overfits falls further than every loss that imitates dissipation."""
-    parts, left_out = _chosen(
-        lambda loss: results.above(loss, bound=MARGIN, measure=fall),
-        lambda loss: results.each_above([loss], IMITATIONS, measure=fall, margin=MARGIN),
-    )
-    return results.trained_for(AUTHORS_STEPS, every_chosen(parts, left_out), can="refute")
-
-
-IMITATION_CLAIMS = (
     inadequacy_claim(
         key="imitations-as-good",
         section="abstract and section 1",
@@ -402,12 +390,4 @@ IMITATION_CLAIMS = (
     ),
 )
 
-CLAIMS = (
-    *SIMULATED_CLAIMS,
-    *LOSS_CLAIMS,
-    *VALUE_CLAIMS,
-    *CONJECTURE_CLAIMS,
-    *DECOUPLED_CLAIMS,
-    *OVERFITTING_CLAIMS,
-    *IMITATION_CLAIMS,
-)
+CLAIMS = (*SIMULATED_CLAIMS, *LOSS_CLAIMS, *COMPONENT_CLAIMS, *DECOUPLED_CLAIMS, *OVERFITTING_CLAIMS)
