@@ -25,7 +25,7 @@ from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture, intervals, lines, standalone
 from multitask.experiments.grid_frames import GridFrames
-from multitask.experiments.report import Section
+from multitask.experiments.report_page import Section
 from multitask.experiments.table_definitions import OVERALL
 from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the engine reads this module, and must not import what draw
     import pandas
 
     from multitask.experiments.compare_rows import PresetResults
-    from multitask.experiments.report import Section
+    from multitask.experiments.report_page import Section
     from multitask.experiments.table_definitions import Experiment
     from studies.engine.recipes import Recipes
     from studies.report.claims import Claim

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.files import refuse_large, sha256_of_file
-from multitask.base.choices import Choice
+from multitask.base.choices_with_parameters import Choice
 
 FORMAT_VERSION = 7
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""

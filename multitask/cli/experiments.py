@@ -46,7 +46,7 @@ class Tables:
 
     def load(self) -> Preset:
         """The tasks file's table. Raises InputError if it is missing, or for a setting that rows differ in."""
-        from multitask.experiments.own_tasks import tasks_preset
+        from multitask.experiments.own_tasks_table import tasks_preset
 
         if self.tasks_file is None:
             raise InputError("expected --tasks-file FILE")
@@ -83,7 +83,7 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
     """
     from multitask.experiments.engines import Ray, local_engine
     from multitask.experiments.grid import run_preset, write_best_predictions
-    from multitask.experiments.report import report_of, results_in
+    from multitask.experiments.report_page import report_of, results_in
     from multitask.experiments.show_runs import presented
 
     preset, where = options.load(), options.computing

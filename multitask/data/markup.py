@@ -1,6 +1,6 @@
 """Tables of text for a terminal, in Markdown and in LaTeX, and texts from outside without markup in these languages.
 
-HTML is made of Markdown (`multitask.experiments.report`).
+HTML is made of Markdown (`multitask.experiments.report_page`).
 """
 
 import re

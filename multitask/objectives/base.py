@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.base.choices import Registry, validated
+from multitask.base.choices_with_parameters import Registry, validated
 from multitask.objectives.geometry import diagonal_mask, unit
 
 NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs

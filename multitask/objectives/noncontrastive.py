@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from multitask.base.choices import validated
+from multitask.base.choices_with_parameters import validated
 from multitask.objectives.base import LARGEST_WEIGHT, SMALLEST_TEMPERATURE, Objective, UnitPairs, register
 from multitask.objectives.geometry import dissipation_gate, only_negatives, ordered, weight_logits, zero_if_empty
 

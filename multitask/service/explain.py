@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.settings import help_texts
-from multitask.base.choices import bounds, choices, optional, parameters, text_of
+from multitask.base.choices_with_parameters import bounds, choices, optional, parameters, text_of
 from multitask.data.texts import in_words
 from multitask.evaluation.gradient_probe import GradientComponents, probe, training_mode
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
@@ -31,8 +31,8 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, Sentence
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import OBJECTIVES, Objective, unit
+from multitask.objectives.closed_form_components import Mixed
 from multitask.objectives.gradient_paradigm import GradientParadigm
-from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
 from multitask.tasks.labels import Labelled
 from multitask.training.settings import ObjectiveConfig

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Seed, Share, settings
-from multitask.base.choices import Choice
+from multitask.base.choices_with_parameters import Choice
 from multitask.models.settings import Pooling
 
 if TYPE_CHECKING:

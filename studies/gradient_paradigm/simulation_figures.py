@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minbert.files import write_text
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.figures import DASHED, Picture, line_style, render, standalone
-from multitask.experiments.report import Section
+from multitask.experiments.report_page import Section
 from studies.gradient_paradigm.simulation_outcomes import SIMULATED, Simulations
 
 Array = NDArray[np.floating]

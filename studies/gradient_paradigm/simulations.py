@@ -32,10 +32,10 @@ from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
 from multitask.evaluation.gradient_probe import DISSIPATED
-from multitask.objectives import mixed_components as closed_forms
+from multitask.objectives import closed_form_components as closed_forms
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, UnitPairs
-from multitask.objectives.mixed_components import INFONCE, MAT, MET, MPT, RATIOS, Negatives
+from multitask.objectives.closed_form_components import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from multitask.stages.run_stage import OpenRun, run_stage
 from studies.gradient_paradigm.simulation_outcomes import (
     RATIO_MAPS,

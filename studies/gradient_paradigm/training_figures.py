@@ -17,7 +17,7 @@ from multitask.evaluation.statistics import Uncertain
 from multitask.experiments.compare_rows import PresetResults, TableResults, compared
 from multitask.experiments.figures import Picture, intervals, lines, over_seeds
 from multitask.experiments.grid_frames import ProbedAt, RunResult
-from multitask.experiments.report import Section
+from multitask.experiments.report_page import Section
 from multitask.experiments.score_tables import difference
 from studies.gradient_paradigm.tables import COMPONENTS, LOSS_NAMES, MEANINGS, MODIFIED, NON_CONTRASTIVE, SYMBOLS, swept
 from studies.report.claims import LEAST_SEEDS, SCORE

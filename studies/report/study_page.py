@@ -10,7 +10,7 @@ from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture
-from multitask.experiments.report import (
+from multitask.experiments.report_page import (
     Section,
     report_of,
     results_in,

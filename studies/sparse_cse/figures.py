@@ -19,7 +19,7 @@ from multitask.evaluation.statistics import Values
 from multitask.experiments.compare_rows import PresetResults, TableResults, compared
 from multitask.experiments.figures import OURS, CurvePoints, Picture, intervals, lines, render
 from multitask.experiments.grid_frames import RunResult
-from multitask.experiments.report import Section
+from multitask.experiments.report_page import Section
 from studies.engine.recipes import GROUPS, STS, TRANSFER
 from studies.report.study_page import as_intervals, table_section
 from studies.sparse_cse.tables import CRITERIA, PRUNING_CHANGES, SCORE_SHARES, SHARES, WHOLE, pruned

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from multitask.base.choices import Registry, parameter_class, parameters
+from multitask.base.choices_with_parameters import Registry, parameter_class, parameters
 from multitask.base.device import generator_states, restore_generators
 from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.task_gradients import TaskGradients

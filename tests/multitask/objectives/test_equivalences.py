@@ -11,9 +11,9 @@ from torch.nn.functional import normalize
 
 from multitask.evaluation.gradient_probe import probe
 from multitask.objectives import build_objective, uniformity, unit
+from multitask.objectives.closed_form_components import DISSIPATIONS, RATIOS, Negatives
 from multitask.objectives.geometry import arccos
 from multitask.objectives.labelled_pairs import CoSENT
-from multitask.objectives.mixed_components import DISSIPATIONS, RATIOS, Negatives
 
 from .batches import Batch, random_batch, value_and_gradient
 

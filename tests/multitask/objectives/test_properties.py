@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from multitask.base.choices import bounds, choices, parameters
+from multitask.base.choices_with_parameters import bounds, choices, parameters
 from multitask.objectives import OBJECTIVES, Objective, build_objective
 
 from .batches import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from multitask.base.choices import parameters
+from multitask.base.choices_with_parameters import parameters
 from multitask.objectives import OBJECTIVES
 from multitask.stages.registry import Stage, stages
 from multitask.training.schedulers import SCHEDULERS

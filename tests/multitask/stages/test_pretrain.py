@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.tokenizer import load_tokenizer
-from multitask.base.choices import validated
+from multitask.base.choices_with_parameters import validated
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples
 from multitask.evaluation.gradient_probe import probe

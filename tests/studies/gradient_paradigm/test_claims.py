@@ -20,7 +20,7 @@ from multitask.experiments.figures import CurvePoints
 from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import Row
 from multitask.objectives import unit
-from multitask.objectives.mixed_components import RATIOS, Negatives
+from multitask.objectives.closed_form_components import RATIOS, Negatives
 from multitask.stages.settings import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import simulated_claims, training_figures
 from studies.gradient_paradigm.simulated_claims import angle_of_fall

@@ -14,8 +14,8 @@ from scipy.stats import beta, binom
 from multitask.base.options import RunOptions
 from multitask.cli.main import main
 from multitask.evaluation.statistics import LEVEL
-from multitask.objectives import mixed_components as closed_forms
-from multitask.objectives.mixed_components import RATIOS, WEIGHTS
+from multitask.objectives import closed_form_components as closed_forms
+from multitask.objectives.closed_form_components import RATIOS, WEIGHTS
 from studies.gradient_paradigm import simulations as module
 from studies.gradient_paradigm.simulation_figures import write_figures
 from studies.gradient_paradigm.simulation_outcomes import RATIO_MAPS, SIMULATED, TEMPERATURES, Rate, Simulations

@@ -18,7 +18,7 @@ from multitask.experiments import figures
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.figures import Interval, Picture, intervals, over_seeds, standalone, sweeps, table_picture
 from multitask.experiments.grid_frames import RunResult
-from multitask.experiments.report import Section, conflicts
+from multitask.experiments.report_page import Section, conflicts
 from multitask.experiments.results_file import Column, Description, TableScores, frame_of, scores_as_data
 from multitask.experiments.table_definitions import PresetRecord, Row
 from studies.report.study_page import write_study

@@ -21,7 +21,7 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.base.runs import Run
 from multitask.evaluation import text_tables
-from multitask.experiments import report
+from multitask.experiments import report_page
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.results_file import Results, scores_as_data
@@ -341,7 +341,7 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
     assert [text_tables.SEEN in cell for cell in shown["Good"]] == [
         place in (0, 2) for place in range(8)
     ]  # and the mean
-    (overlaps,) = tables_in(report._overlaps(found))
+    (overlaps,) = tables_in(report_page._overlaps(found))
     assert overlaps["Good"][:2] == ["Sentiment", "0.5 of 30 (1.7%)"]
     assert overlaps["Good"][3] == "0.250"
 

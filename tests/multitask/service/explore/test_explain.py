@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from multitask.base.choices import parameters
+from multitask.base.choices_with_parameters import parameters
 from multitask.base.random_streams import generator
 from multitask.evaluation.gradient_probe import probe, probe_checkpoint
 from multitask.models.multitask_model import MultitaskModel

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
-from multitask.base.choices import parameters
+from multitask.base.choices_with_parameters import parameters
 from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
 from multitask.stages.settings import EnsembleConfig, FinetuneConfig
