@@ -60,9 +60,7 @@ def _mean(scores: Iterable[float]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
-def score_estimates(
-    tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples]
-) -> MultitaskScores:
+def score_tasks(tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples]) -> MultitaskScores:
     """Scores of the tasks' estimates on labelled examples."""
     metrics = {name: tasks[name].metrics(values, examples[name].gold) for name, values in estimates.items()}
     return MultitaskScores(metrics, {name: tasks[name].metric for name in metrics})

@@ -235,3 +235,19 @@ class BarlowTwins(GradientForm):
     def plain_pull(self, x: Tensor, y: Tensor) -> Tensor:
         correlation = (x * y).mean(0)  # [dim], C_dd
         return y * (1 - (1 - self.uniformity_weight) * correlation) * (2 / len(x))
+
+
+@register("byol")
+class BYOL(Objective):
+    """mean_i (2 − 2 u_i·sg(v_i)), where u_i is predicted from one view and v_i is the momentum encoder's of the other.
+
+    `pretrain --momentum` adds the same loss with the two views swapped. A further head, discarded after training, makes
+    the predictions. With momentum 0, it is SimSiam (Chen & He 2021).
+
+    Source: Bootstrap Your Own Latent (Grill et al. 2020, arXiv 2006.07733), equation 2.
+    """
+
+    predicts: ClassVar[bool] = True
+
+    def loss(self, pairs: UnitPairs) -> Tensor:
+        return (2 - 2 * (pairs.u * pairs.v.detach()).sum(-1)).mean()

@@ -22,7 +22,7 @@ from multitask.base.device import Runtime
 from multitask.base.runs import Run, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score_estimates
+from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score_tasks
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.estimates import Estimates, estimate, located, tune, write_predictions
 from multitask.models.multitask_model import MultitaskModel
@@ -132,7 +132,7 @@ def compute(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
     answers = {
         member.label: _answers(member, {split: examples[split] for split in asked}, runtime) for member in members
     }
-    scores = {member.label: score_estimates(member.tasks, answers[member.label]["dev"], dev) for member in members}
+    scores = {member.label: score_tasks(member.tasks, answers[member.label]["dev"], dev) for member in members}
     if config.method in SOUPS:
         votes, combined = _soup(config, members, scores, examples, runtime, run.folder)
     else:
@@ -231,7 +231,7 @@ def _soup(
     def dev_score(folders: Sequence[Path]) -> float:
         logger.info("scoring a soup of %d models", len(folders))
         model = mixed(folders)
-        return score_estimates(model.tasks, tuned(model), dev).overall
+        return score_tasks(model.tasks, tuned(model), dev).overall
 
     chosen = list(members)
     if config.method == "greedy_soup":

@@ -19,7 +19,7 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_scores import score_estimates
+from multitask.evaluation.task_scores import score_tasks
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import embeddings_of, estimate, tune
 from multitask.models.heads_of_start import take_heads
@@ -277,13 +277,13 @@ class Finetuning(SourceTraining):
         with torch.random.fork_rng([]):  # new layers draw their weights, although none of them is used
             bare = MultitaskModel(model.encoder, pairs, heads).eval()
         dev = {name: self.dev[name] for name in pairs}
-        scores = score_estimates(pairs, estimate(bare, dev), {name: dev[name].examples for name in pairs})
+        scores = score_tasks(pairs, estimate(bare, dev), {name: dev[name].examples for name in pairs})
         return {name: {pairs[name].metric: value} for name, value in scores.selecting.items()}
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}
         estimates = tune(self.model, self.dev, self.config.calibrate)
-        scores = score_estimates(self.model.tasks, estimates, examples)
+        scores = score_tasks(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})
 

@@ -20,7 +20,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.markup import aligned
 from multitask.data.texts import Template, in_words
-from multitask.evaluation.task_scores import MultitaskScores, score_estimates
+from multitask.evaluation.task_scores import MultitaskScores, score_tasks
 from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import Columns, MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
@@ -78,7 +78,7 @@ def export_onnx_with_heads(
         raise others[0].problem(f"long is {others[0].long}; programs that use an ONNX file read only the first tokens")
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
-    scores = score_estimates(model.tasks, estimate(model, dev), examples) if dev else None
+    scores = score_tasks(model.tasks, estimate(model, dev), examples) if dev else None
     with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
         encoder = model.encoder
@@ -217,4 +217,4 @@ def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -
 def _scores(tasks: Mapping[str, Task], folder: Path, examples: Mapping[str, Examples]) -> MultitaskScores:
     exported = ExportedModel(folder)
     estimates = {name: _estimates(tasks[name], exported.outputs(name, e.sentences)) for name, e in examples.items()}
-    return score_estimates(tasks, estimates, examples)
+    return score_tasks(tasks, estimates, examples)
