@@ -99,10 +99,8 @@ def predict_file(
     passes = sum(len(set(map(model.reads, together))) for together in groups.values())
     types = _types(model, table, added) if output.suffix == ".parquet" else {}
     count, empty = 0, set[int]()
-    with (
-        table_writer(output, [*table.columns, *new], types, form) as write,
-        RowsDone(total, passes=passes) as shown,
-    ):
+    writer = table_writer(output, [*table.columns, *new], types, form)
+    with writer as write, RowsDone(total, passes=passes) as shown:
         while block := list(islice(table.rows, ROWS_PER_BATCH)):
             rows = [dict(row) for _, row in block]
             for (number, _), row in zip(block, rows, strict=True):
