@@ -189,6 +189,7 @@ def without_answers(results: Path) -> PresetResults:
     return PresetResults.of(GridFrames.load(results / "scores" / "new.parquet"))
 
 
+@pytest.mark.slow
 def test_published_results_tell_what_runs_tell(report, tmp_path):
     """Scores, curves and probes are the same; an interval is that of the paired t test, without other examples."""
     runs, folder = report
@@ -223,6 +224,7 @@ def test_a_claim_s_row_gets_the_number_and_the_verdict(report, tmp_path):
         with_verdicts(row.replace("plain", "other"), all_verdicts(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(report, tmp_path):
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["objectives", "gradient"])
@@ -299,6 +301,7 @@ def test_the_best_recipe_s_page_has_the_numbers_of_its_trials():
     assert all(f"{value:.3f}" in page for value in ensembles)
 
 
+@pytest.mark.slow
 def test_published_runs_give_the_results_again_and_hold_no_model(tmp_path):
     """Predictions have the digits of float16, all else is the same."""
     runs = write_store(tmp_path / "runs", ["2", "objectives", "simulations"], as_published)

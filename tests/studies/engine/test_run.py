@@ -280,6 +280,7 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(wh
     assert set(tables["objectives"].rows.start) == {tables["shapes"].description.start} == {preset.start.name}
 
 
+@pytest.mark.slow
 def test_every_architecture_begins_with_random_weights_of_its_seed(recipes, tmp_path):
     transformers = pytest.importorskip("transformers", minversion="5")
     with small_shapes():
