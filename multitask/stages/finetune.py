@@ -259,7 +259,10 @@ class Finetuning(SourceTraining):
         """
         if self.encoder.model.frozen == len(self.encoder.model.layers):
             return {}
-        if {batch.source for batch in update} != set(self.sizes):
+        own = tuple(batch for batch in update if batch.source in self.sizes)
+        if len(own) < len(update):
+            update = own
+        if {batch.source for batch in own} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(
                 Batch(name, draws.choice(rows, min(len(rows), self.config.step_size), replace=False))

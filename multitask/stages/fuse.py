@@ -113,7 +113,7 @@ class Fusing(Finetuning):
             losses = losses_of(self.encoder, self.views, views)
             (self.fusion.contrastive_weight * torch.stack([*losses.terms.values()]).mean()).backward()
             parts.append(losses.detached())
-        return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]
+        return parts[0].plus(parts[1]) if len(parts) == 2 else parts[0]
 
     def _sentences(self, batch: Batch) -> RowNumbers:
         """Row numbers of a batch's sentences in its views' source, which lists all first, then all second sentences."""

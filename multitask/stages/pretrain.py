@@ -36,7 +36,7 @@ from multitask.evaluation.retrieval import (
     retrieval_files,
 )
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.model_folder import heads_files
+from multitask.models.model_folder import heads_files, stored_max_length
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of, sources_of
@@ -104,6 +104,9 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     sources = {
         name: load_contrastive(name, data, config, encoder, projection, *more, make=make) for name in config.sources
     }
+    # Trainings cut texts to `max_length`; the saved model does not, and its scores are those that select.
+    kept = heads_files(begin.folder, encoder.pooling)
+    encoder.max_length = (stored_max_length(begin.folder) if kept else None) or encoder.tokenizer.max_length
     dev, has_positives = None, False
     if task is not None:
         has_positives = isinstance(task, Cosine) and task.has_positives
@@ -262,15 +265,28 @@ class Pretraining(SourceTraining):
         chunk, ranks = self.config.chunk, distributed.ranks()
         if chunk is None or len(first.rows) <= chunk * ranks:
             return super().backward(update)
-        losses = self._backward_in_chunks(first, chunk)
-        cuts = range(chunk * ranks, len(first.rows), chunk * ranks)
-        for batch in masked:
-            for rows in np.split(batch.rows, cuts):
-                part = self.losses((Batch(batch.source, rows),))
-                share = part.tokens / int(self.sources[batch.source].lengths[batch.rows].sum())
-                (share * self.total(part)).backward()
-                losses = losses.plus(part.detached(), share)
-        return losses
+        losses = Losses({}, 0)
+        for batch in masked:  # first, as it divides what is in the parameters
+            losses = losses.plus(self._masked_in_chunks(batch, chunk * ranks))
+        return self._backward_in_chunks(first, chunk).plus(losses)
+
+    def _masked_in_chunks(self, batch: Batch, chunk: int) -> Losses:
+        """The auxiliary loss is a mean over masked words, whose number is known when all parts have drawn their masks.
+
+        So the parts' sums are added up with their gradients, and divided at the end.
+        """
+        sums, words = Losses({}, 0), torch.zeros((), device=self.runtime.device)
+        for rows in np.split(batch.rows, range(chunk, len(batch.rows), chunk)):
+            part = self.losses((Batch(batch.source, rows),))
+            count = part.watched[f"{batch.source} words"]
+            (count * self.total(part)).backward()
+            part = part.detached()
+            of_part = {name: count * value for name, value in (part.terms | part.watched).items()}
+            sums, words = sums.plus(Losses(of_part, part.tokens)), words + count
+        parts = words.clamp(min=1)
+        torch._foreach_div_([p.grad for p in self.module.parameters() if p.grad is not None], parts)
+        means = {name: value / parts for name, value in sums.terms.items()} | {f"{batch.source} words": words}
+        return Losses({batch.source: means.pop(batch.source)}, sums.tokens, means)
 
     def _backward_in_chunks(self, batch: Batch, chunk: int) -> Losses:
         source = self.contrastive[batch.source]

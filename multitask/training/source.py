@@ -59,11 +59,11 @@ class Losses:
         """The same losses without their graph and without outputs."""
         return replace(self, terms={name: term.detach() for name, term in self.terms.items()}, outputs={})
 
-    def plus(self, other: "Losses", share: float) -> "Losses":
-        """Add `share` times another part's losses; for a batch that is computed in parts."""
+    def plus(self, other: "Losses") -> "Losses":
+        """Add another part's losses; for a batch that is computed in parts."""
 
         def added(own: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
-            return own | {name: own.get(name, 0.0) + share * value for name, value in more.items()}
+            return own | {name: own.get(name, 0.0) + value for name, value in more.items()}
 
         return Losses(added(self.terms, other.terms), self.tokens + other.tokens, added(self.watched, other.watched))
 

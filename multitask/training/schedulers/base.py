@@ -87,7 +87,7 @@ class Scheduler(nn.Module):
             losses = trainable.losses(part)
             weighted = torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
             (weighted.sum() / len(update)).backward()
-            found = found.plus(losses.detached(), 1.0)
+            found = found.plus(losses.detached())
         return found
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:

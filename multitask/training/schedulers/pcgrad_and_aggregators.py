@@ -66,7 +66,7 @@ class Aggregation(Scheduler):
         gradients, losses = self.gradients, Losses({}, 0)
         for batch in update:
             found, own = gradients.compute(trainable, batch)
-            losses = losses.plus(found, 1.0)
+            losses = losses.plus(found)
             for parameter, gradient in zip(gradients.own[batch.source], own, strict=True):
                 parameter.grad = None if gradient is None else own_scale * gradient
         matrix = gradients.matrix
@@ -229,6 +229,9 @@ class NashMTL(Summing):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.aggregator.weighting.prvs_alpha = state.numpy()
+
+    def _combined(self, matrix: Tensor) -> Tensor:
+        return super()._combined(matrix) if matrix.any() else torch.zeros_like(matrix[0])  # torchjd divides by the norm
 
     def _aggregate(self, matrix: Tensor) -> Tensor:
         with warnings.catch_warnings():  # cvxpy warns that torchjd's problem is slow to set up

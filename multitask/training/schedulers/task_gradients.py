@@ -49,7 +49,7 @@ class TaskGradients:
             losses = trainable.losses(part)
             more = torch.autograd.grad(self.weights[name] * losses.terms[name], parameters, allow_unused=True)
             gradients = [a if b is None else b if a is None else a + b for a, b in zip_longest(gradients, more)]
-            found = found.plus(losses.detached(), 1.0)
+            found = found.plus(losses.detached())
         for index, part in enumerate(self.rows[name]):
             if (gradient := gradients[index]) is None:
                 part.zero_()

@@ -172,6 +172,7 @@ CASES: dict[str, tuple[Callable[..., Run], Any]] = {
     "predictor": (pretrain, replace(PRETRAIN, objective=ObjectiveConfig("byol"), momentum=0.9)),
     "uniformity": (pretrain, replace(PRETRAIN, sources=("similarity",), objective=ObjectiveConfig("align_uniform"))),
     "masked beside": (pretrain, replace(PRETRAIN, sources=("nli",), mlm_weight=0.3)),
+    "masked beside in chunks": (pretrain, replace(PRETRAIN, sources=("unlabelled",), mlm_weight=0.3, chunk=2)),
     "masked": (mlm, MlmConfig(batch_size=12, dev_share=0.0)),
     "fusion": (fuse, replace(FUSE, finetune=replace(FUSE.finetune, heads=HeadsConfig(dropout=0.0)))),
 }

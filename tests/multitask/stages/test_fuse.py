@@ -247,3 +247,13 @@ def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
     (tmp_path / "tasks.toml").write_text("".join(declared.format(*item) for item in kinds.items()))
     (line,) = run(varied(FuseConfig(), epochs=1), data=tmp_path / "tasks.toml").history()
     assert line["training"].keys() >= {"topic", "topic views", "value", "value views"}
+
+
+def test_conflicts_are_those_of_the_update_without_its_views(fusing, monkeypatch):
+    found = fusing(varied(CONFIG, steps="one", conflicts_every=1))
+    looked: list[Update] = []
+    monkeypatch.setattr(found.scheduler, "conflicts", lambda _, update: looked.append(update) or {})
+    update = found.plan(0)[0]
+    found.watch(update, 0)
+    assert looked == [tuple(batch for batch in update if batch.source in CONFIG.finetune.tasks)]
+    assert 0 < len(looked[0]) < len(update)

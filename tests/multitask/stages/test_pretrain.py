@@ -454,25 +454,27 @@ def test_a_tasks_windows_are_read_beside_masked_words_too(problem, tmp_path):
 
 
 def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(pretraining, monkeypatch):
-    def every_third(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        places = torch.arange(1, len(ids), 3)
+    def some_words(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = ((ids % 3 == 0) & ~torch.isin(ids, source.special)).nonzero().squeeze(1)
         return ids.index_fill(0, places, source.tokenizer.mask_token_id), places
 
-    monkeypatch.setattr(MaskedSource, "mask", every_third)
-    # Of sentences of six tokens every chunk has as many words to predict a row.
-    config = replace(CONFIG, sources=("nli",), batch_size=14, mlm_weight=0.3, max_length=6)
+    monkeypatch.setattr(MaskedSource, "mask", some_words)
+    config = replace(CONFIG, sources=("nli",), batch_size=14, mlm_weight=0.3)
     found, losses = [], []
     for chunk in (None, 4):
         problem = pretraining(replace(config, chunk=chunk), dropout=0.0)
-        assert (problem.contrastive["nli"].lengths == 18).all()
         losses.append(problem.backward(problem.plan(0)[0]))
         found.append(gradients(problem.module))
     assert losses[0].tokens == losses[1].tokens
     for name, term in losses[0].terms.items():
         torch.testing.assert_close(losses[1].terms[name], term.detach(), rtol=1e-5, atol=1e-6)
+    assert losses[0].watched.keys() == losses[1].watched.keys()
+    for name in ("nli mlm words", "nli mlm accuracy"):
+        torch.testing.assert_close(losses[1].watched[name], losses[0].watched[name])
     assert found[0].keys() == found[1].keys()
-    for name, gradient in found[0].items():
-        torch.testing.assert_close(found[1][name], gradient, rtol=1e-5, atol=1e-6)
+    for name, gradient in found[0].items():  # sums over at most 300 tokens in fp32, in another order
+        rounding = 300 * 2**-24 * gradient.abs().max().item()
+        torch.testing.assert_close(found[1][name], gradient, rtol=0, atol=rounding)
 
 
 def test_the_auxiliary_loss_begins_with_the_head_of_an_mlm_run_and_keeps_none(run, run_stage, problem):
@@ -725,7 +727,8 @@ def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, o
         own_pairs.write_text(own_pairs.read_text() + near)
         rows = (own_pairs.parent / "pairs.csv").read_text()
         (own_pairs.parent / "near.csv").write_text(rows.replace(",yes,", ",1,").replace(",no,", ",0,"))
-    artefact = run(replace(CONFIG, sources=("same",), select=select, epochs=2), data=own_pairs)
+    # The saved model reads whole sentences, so they are what is scored, although the training reads their beginnings.
+    artefact = run(replace(CONFIG, sources=("same",), select=select, epochs=2, max_length=5), data=own_pairs)
     lines = [line["scores"][name] for line in artefact.history()]
     assert len(lines) == 2
     best = json.loads((artefact.folder / "best.json").read_text())

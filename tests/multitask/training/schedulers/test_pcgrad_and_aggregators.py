@@ -144,6 +144,12 @@ def test_rounding_adds_no_dimension(method, gradients):
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("method", sorted(ITERATIVE))
+def test_no_gradients_give_no_update(method):
+    needs(method)
+    assert not build(method)._aggregate(torch.zeros(3, 50)).any()
+
+
 @pytest.mark.parametrize("method", sorted(EXPECTED.keys() - {"fairgrad", "nash_mtl"}))
 def test_the_update_is_as_small_as_the_gradients(method):
     needs(method)
