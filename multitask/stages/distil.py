@@ -20,6 +20,7 @@ from multitask.base import distributed
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers
+from multitask.data.messages import listed
 from multitask.models.estimates import embeddings_of, located, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -130,6 +131,8 @@ class Distilling(Finetuning):
         widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
         if config.embedding_loss != "none" and not widths:
             raise InputError("embedding_loss: student and first teacher read no task in the same way; leave it out")
+        if left_out := [name for name, source in sources.items() if widths and source.embeddings is None]:
+            logger.info("embedding_loss: not of %s, which the first teacher lacks or reads otherwise", listed(left_out))
         projection: nn.Module = nn.Identity()
         if others := widths - {self.encoder.width}:
             projection = nn.Linear(self.encoder.width, others.pop(), device=self.runtime.device)

@@ -119,14 +119,15 @@ class TeachingConfig:
     """Also let the teachers label pairs of training sentences: each sentence of a task of pairs with this many of its
     nearest neighbours under the start weights, without pairs that have a gold label or that a dev or test set has."""
     gold_share: Share = 0.5
-    """Share of the loss on gold labels; the rest is the loss against the teachers' predictions. 0: no gold labels."""
+    """Share of the loss on gold labels, in which rows may have weights; the rest is the loss against the teachers'
+    predictions, in which all rows count alike. 0: no gold labels."""
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 2.0
     """Divides logits before they become probabilities (arXiv 1503.02531). Higher values show more of what the teachers
     think of unlikely classes. Regressions ignore it."""
     embedding_loss: Literal["none", "cosine", "mse"] = "none"
     """Also bring the embeddings near those of the first teacher: by their `cosine`, or by the mean squared error
-    (`mse`). A linear layer, discarded after training, translates between different widths. Tasks whose pairs one of the
-    two models reads jointly are left out."""
+    (`mse`). A linear layer, discarded after training, translates between different widths. Tasks that the first teacher
+    lacks, or whose pairs one of the two models reads jointly, are left out, and named."""
     embedding_weight: AtLeastZero = 1.0
     """Weight of the embeddings' loss."""
 

@@ -218,6 +218,13 @@ def test_a_linear_layer_translates_between_widths(problem, one_layer, tmp_path, 
     assert found.module["projection"].weight.grad.abs().sum() > 0
 
 
+def test_tasks_whose_embeddings_the_first_teacher_does_not_teach_are_named(problem, tuned, joint, tiny_encoder, caplog):
+    config = replace(CONFIG, tasks=TASKS, teaching=TeachingConfig(embedding_loss="mse"))
+    with caplog.at_level("INFO"):
+        problem(distil, config, start=[tiny_encoder, tuned.folder, joint.folder])
+    assert "embedding_loss: not of paraphrase, which the first teacher lacks or reads otherwise" in caplog.text
+
+
 def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
     config = replace(CONFIG, matryoshka=(32, 8), teaching=TeachingConfig(gold_share=1.0))
     student = run_stage(distil, config, start=[tiny_encoder, tuned.folder])
