@@ -104,7 +104,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
     print(metrics_table(found.scores.metrics, found.scores.overall))
     print(f"\n{intervals_table(found.answers)}")
-    for table in map(class_table, found.tasks.values(), found.estimates.values(), found.examples.values()):
+    for name, values in found.estimates.items():
+        table = class_table(found.tasks[name], values, found.examples[name])
         print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):
         print("", overlap_table(found.overlap), sep="\n")

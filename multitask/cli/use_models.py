@@ -277,19 +277,19 @@ def mine(options: Mine) -> None:
     """Find negatives and write; print what was written."""
     from multitask.data.write_tables import check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
-    from multitask.use.mine import COLUMNS, index_of, mined_rows, negatives_of, read_pairs
+    from multitask.use.mine import COLUMNS, PLAIN, index_of, mined_rows, negatives_of, read_pairs
 
     check_output(options.output)
     pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, options.file_format)
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    columns, count = COLUMNS[options.format], 0
+    columns, count, written = COLUMNS[options.format], 0, options.text or PLAIN
     of_corpus = options.corpus, options.column, options.output, options.file_format
-    with index_of(encoder, pairs, *of_corpus) as corpus:
-        negatives = negatives_of(encoder, pairs, corpus, options, same_meaning)
+    with index_of(encoder, pairs, *of_corpus, written) as corpus:
+        negatives = negatives_of(encoder, pairs, corpus, options, same_meaning, written)
         having = sum(map(bool, negatives.values()))
         if not having:
             raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")
-        rows = mined_rows(pairs, negatives, corpus, options.format)
+        rows = mined_rows(pairs, negatives, corpus, options.format, written)
         with table_writer(options.output, columns) as write:
             while block := list(islice(rows, ROWS_PER_BATCH)):
                 write([dict(zip(columns, row, strict=True)) for row in block])

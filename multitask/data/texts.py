@@ -1,5 +1,6 @@
 """Texts of a model's inputs: a column, or columns and fixed words, as in `{subject}. {body}` or `query: {text}`."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,8 +51,10 @@ class Template:
         values = []
         for column in self.columns:
             value = file_format.field(value_of(row, column))
-            if isinstance(value, int | float) and len(self.columns) > 1:
-                value = str(value)
+            if isinstance(value, float) and math.isnan(value):
+                value = None
+            if isinstance(value, int | float) and len(self.columns) > 1:  # whole ones as csv has them
+                value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
             if not isinstance(value, str | None):
                 raise ValueError(f"{column} is {quote(value)}; expected text")
             if NO_TEXT.search(value or ""):

@@ -74,7 +74,12 @@ def _parquet_writer(
                 arrays = {name: pyarrow.array([row.get(name) for row in rows]) for name in columns}
                 schema = pyarrow.schema([(name, types.get(name, array.type)) for name, array in arrays.items()])
                 writer = pyarrow.parquet.ParquetWriter(path, schema)
-            writer.write_table(pyarrow.Table.from_pylist(list(rows), writer.schema))
+            table = pyarrow.Table.from_pylist(list(rows), writer.schema)
+            for field in filter(lambda field: pyarrow.types.is_nested(field.type), writer.schema):
+                kept = table.column(field.name).to_pylist()
+                if any(_loses(row.get(field.name), copy) for row, copy in zip(rows, kept, strict=True)):
+                    raise InputError(f"{field.name} has a field that the first rows do not have; write jsonl")
+            writer.write_table(table)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise InputError(
                 f"a column's values have no common type in parquet ({reason(error)}); write jsonl"
@@ -86,8 +91,19 @@ def _parquet_writer(
     writer.close()
 
 
+def _loses(value: Any, copy: Any) -> bool:
+    """Whether a nested value has a field that its copy lacks."""
+    if isinstance(value, dict):
+        return any(part is not None and _loses(part, (copy or {}).get(name, ...)) for name, part in value.items())
+    if isinstance(value, list | tuple) and isinstance(copy, list):
+        return any(map(_loses, value, copy))
+    return copy is ...
+
+
 def check_output(path: Path) -> None:
     """Raise InputError unless a table can be written under this name."""
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; expected the name of a file")
     suffix, compression = suffixes(path)
     is_known = suffix in TEXT_FORMATS or (suffix == ".parquet" and not compression)
     if path != STANDARD_OUTPUT and not is_known:

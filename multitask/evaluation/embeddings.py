@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from minbert.config import Long
 from minbert.errors import InputError
 from multitask.models.sentence_encoder import Embedder
 from multitask.objectives.geometry import alignment
@@ -26,10 +27,13 @@ class EmbeddingTable:
     vectors: Vectors
 
     @classmethod
-    def of(cls, encoder: Embedder, sentences: Iterable[str]) -> "EmbeddingTable":
-        """Embed sentences, which may repeat; shows progress. Raises InputError if embeddings are not finite."""
+    def of(cls, encoder: Embedder, sentences: Iterable[str], long: Long = "head") -> "EmbeddingTable":
+        """Embed sentences, which may repeat; shows progress. `long` says how those with too many tokens are read.
+
+        Raises InputError if embeddings are not finite.
+        """
         different = list(dict.fromkeys(sentences))
-        vectors = encoder.encode(different, show_progress=True)
+        vectors = encoder.encode(different, show_progress=True, long=long)
         if not np.isfinite(vectors).all():
             raise InputError(f"{encoder.name}: the encoder's embeddings are not finite; its weights are damaged")
         return cls({sentence: row for row, sentence in enumerate(different)}, vectors)

@@ -155,7 +155,9 @@ class RunResult(RunFacts):
         if geometry := _numbers(evaluation.get("geometry") or {}):
             numbers[EMBEDDINGS] = geometry
         for task, overlap in evaluation.get("overlap", {}).items():
-            numbers[task] |= {f"{OVERLAP_PREFIX}{name}": value for name, value in _numbers(overlap).items()}
+            same = measures[task] == evaluation["measures"][task]  # `clean` is a score by the evaluation's own measure
+            found = {name: value for name, value in _numbers(overlap).items() if same or name != "clean"}
+            numbers[task] |= {f"{OVERLAP_PREFIX}{name}": value for name, value in found.items()}
         tables = {task: len(measured.get("confusion", ())) for task, measured in evaluation["metrics"].items()}
         weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
         chosen = [task for member in members for task in member["scores"]]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from itertools import chain
 from math import nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -387,10 +388,14 @@ def _orderings(found: TableResults) -> str:
 
 def warnings_of(results: PresetResults) -> list[str]:
     """What a reader must know of the results: the preset's notes, and what the runs say."""
-    seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
-    found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
+    seeds = [{frozenset(run.seed for run in of) for of in table.runs.values() if of} for table in results.tables]
+    numbers = {len(of) for of in chain(*seeds)}
+    found = ["One seed: intervals and tests do not cover other seeds."] if numbers == {1} else []
     if any(len(of) > 1 for of in seeds):
-        found.append("Some rows of a table have fewer seeds than others. Rows are compared on the seeds they share.")
+        found.append(
+            "Some rows of a table have other seeds than others. Rows that share two or more are compared on these, "
+            "others as independent."
+        )
     unknown = {line for run in results.runs for line in run.unknown}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")

@@ -109,6 +109,6 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
     first, second = map(list, pairs.texts)
-    table = EmbeddingTable.of(encoder, [*first, *second])
+    table = EmbeddingTable.of(encoder, [*first, *second], pairs.long)
     encoder.counts.warn(f"{pairs.source}, for the geometry")
     return geometry((first, second), pairs.gold, table)

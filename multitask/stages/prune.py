@@ -61,7 +61,7 @@ class AlignUniformSource(TrainingSource):
         self.lengths = data.lengths
         self.positive = data.examples.gold >= POSITIVE
         numbers: dict[str, int] = {}
-        self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
+        self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.texts])
 
     def inputs(self, rows: RowNumbers) -> Inputs:
         """Each distinct sentence once; targets are the indices [2, pairs] of the sentences of the pairs to align."""

@@ -299,7 +299,8 @@ def dev_scores(runs: Mapping[int, Run]) -> pandas.DataFrame:
         leading = next(iter(run.kept_models().values())).name
         found[seed] = next(line["scores"] for line in run.history() if leading == f"step-{line['step']:07d}")
     scores = pandas.DataFrame.from_dict(found, orient="index")
-    return pandas.concat([scores, scores.agg(["mean", "std"])]).rename_axis("dev, seed").reset_index()
+    over_seeds = {"mean": scores.mean(skipna=False), "std": scores.std(skipna=False)}
+    return pandas.concat([scores, pandas.DataFrame(over_seeds).T]).rename_axis("dev, seed").reset_index()
 
 
 def _ended(study: "optuna.Study") -> list[FrozenTrial]:

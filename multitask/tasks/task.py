@@ -31,6 +31,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 ColumnName = Annotated[str, Field(min_length=1)]
 
 TUNED = {"tuned": True}
+RESERVED = ("overall", "training", "embeddings", "facts")
+"""Names that stand for something else beside tasks in files of scores."""
 """Metadata of a field that is chosen on the dev set."""
 
 
@@ -113,8 +115,8 @@ class Task(ABC):
     prediction_column: str | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
-            raise InputError("expected a name of letters, digits, _ and - other than overall and training")
+        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in RESERVED:
+            raise InputError(f"expected a name of letters, digits, _ and - other than {listed(RESERVED)}")
         text, label = self.files.text, self.files.label
         if len(text) != 2 if self.pair else not text:
             columns = "a list of two columns or templates" if self.pair else "a column, several ones or a template"

@@ -137,11 +137,14 @@ class Index(NamedTuple):
             raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
         return cls(vectors, text, record.column, record.format, record.long)
 
-    def texts(self) -> Iterator[str]:
-        """The sentences of all rows. Raises InputError if they were read from standard input."""
+    def texts(self, contents: bool = False) -> Iterator[str]:
+        """The sentences of all rows, or their `contents`, without the words that the template has around them.
+
+        Raises InputError if they were read from standard input.
+        """
         if self.text is None:
             raise InputError("the embedded sentences came from standard input and were not kept; embed a file")
-        return sentences(self.text, self.column, self.format, again=True)
+        return sentences(self.text, self.column, self.format, again=True, contents=contents)
 
     def texts_of(self, rows: Set[int]) -> dict[int, str]:
         """The sentences of some rows."""
@@ -162,13 +165,16 @@ def _write_header(file: BinaryIO, count: int, width: int, dtype: Dtype) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def sentences(source: Path, column: str | None, file_format: Format = Format(), again: bool = False) -> Iterator[str]:
-    """The sentences of a file; logs how many lines or rows have none unless it is read `again`."""
+def sentences(
+    source: Path, column: str | None, file_format: Format = Format(), again: bool = False, contents: bool = False
+) -> Iterator[str]:
+    """The sentences of a file, or their `contents`; logs how many lines or rows have none unless it is read `again`."""
     form = suffixes(source)[0] or ".txt"
     lines = form == ".txt" and not file_format.separator
     if column is None and not lines:
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     made, empty = template(column or "text"), 0
+    made = made.content if contents else made
     table = open_table(RowsFrom(str(source)), file_format, form=form)
     table.require(made.columns)
     for (text,) in texts_of_rows(table, table.rows, [made]):

@@ -29,7 +29,7 @@ from multitask.data.examples import RowNumbers
 from multitask.data.messages import listed, logger
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom
-from multitask.data.texts import template, texts_of_rows
+from multitask.data.texts import in_words, template, texts_of_rows, with_content
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
 from multitask.tasks.sources import PAIRED, Pairs, Triplets, source_named, unlabelled
@@ -41,7 +41,9 @@ ANCHORS_PER_BLOCK = 4096
 COLUMNS = {"triplets": Triplets.columns, "pairs": (*Pairs.columns, "label")}
 
 PositivePairs = Sequence[tuple[str, ...]]
-"""Anchors and positives: sentences with the same meaning."""
+"""Anchors and positives: sentences with the same meaning, without the words that a template has around them."""
+PLAIN = ("text", "text")
+"""Templates of anchors and of positives without such words."""
 
 
 def read_pairs(
@@ -64,7 +66,7 @@ def read_pairs(
             raise InputError(
                 f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text"
             )
-    templates = list(map(template, columns))
+    templates = [template(column).content for column in columns]
     table.require([column for made in templates for column in made.columns])
     found = [row for row in texts_of_rows(table, table.rows, templates) if all(row)]
     if not found:
@@ -74,11 +76,18 @@ def read_pairs(
 
 @contextmanager
 def index_of(
-    encoder: Embedder, pairs: PositivePairs, corpus: Path | None, column: str | None, output: Path, file_format: Format
+    encoder: Embedder,
+    pairs: PositivePairs,
+    corpus: Path | None,
+    column: str | None,
+    output: Path,
+    file_format: Format,
+    written: Sequence[str] = PLAIN,
 ) -> Iterator[Index]:
     """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
 
-    The latter are written into a folder next to the output, which is removed at the end.
+    The latter are written into a folder next to the output, which is removed at the end. They stand in the words of the
+    positives; `written` are the templates of anchors and positives.
     """
     if corpus is not None and corpus.suffix == ".npy":
         yield Index.open(corpus, encoder)
@@ -86,24 +95,37 @@ def index_of(
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent) as folder:
         if corpus is None:
-            corpus, column, file_format = Path(folder, "sentences.jsonl"), "text", Format()
+            corpus, file_format = Path(folder, "sentences.jsonl"), Format()
+            column = with_content(written[1], "text")
             with table_writer(corpus, ["text"]) as write:
                 write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
-        written = file_format if column else replace(file_format, separator=None)  # which is that of the pairs
-        embed_file(encoder, corpus, Path(folder, "corpus.npy"), column, normalize=True, file_format=written)
+        of_lines = replace(file_format, separator=None)  # which is that of the pairs
+        embed_file(
+            encoder,
+            corpus,
+            Path(folder, "corpus.npy"),
+            column,
+            normalize=True,
+            file_format=file_format if column else of_lines,
+        )
         yield Index.open(Path(folder, "corpus.npy"), encoder)
 
 
 def negatives_of(
-    encoder: Embedder, pairs: PositivePairs, corpus: Index, options: HardNegatives, same_meaning: bool = False
+    encoder: Embedder,
+    pairs: PositivePairs,
+    corpus: Index,
+    options: HardNegatives,
+    same_meaning: bool = False,
+    written: Sequence[str] = PLAIN,
 ) -> dict[int, list[int]]:
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
-    Of texts in the corpus that are equal but for case, space and marks, only the first can be a negative. Anchors that
-    are equal but for these are one. No text is a negative that has a pair with the anchor or, if all pairs have the
-    `same_meaning`, that further pairs link with it.
+    Of texts in the corpus that are equal but for case, space, marks and the words of a template, only the first can be
+    a negative. Anchors that are equal but for these are one. No text is a negative that has a
+    pair with the anchor or, if all pairs have the `same_meaning`, that further pairs link with it.
     """
-    hashes = hash_sentences(corpus.texts())
+    hashes = hash_sentences(corpus.texts(contents=True))
     among = np.sort(np.unique(hashes, return_index=True)[1])
     if duplicates := len(hashes) - len(among):
         logger.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
@@ -115,15 +137,15 @@ def negatives_of(
     known = {text: there & texts for text, texts in (linked(hashed) if same_meaning else partners(hashed)).items()}
     most_known = max(len(known[anchor]) for anchor in own)
     draw = generator(options.seed, "hard negatives")
-    anchors = list(own)
+    anchors, read = list(own), _in_words(pairs, written)
     found: dict[int, list[int]] = {}
     with RowsDone(len(anchors), "anchors") as shown:
         for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
             block = anchors[start : start + ANCHORS_PER_BLOCK]
-            texts = [pairs[own[anchor][0]][0] for anchor in block]
+            texts = [read[own[anchor][0]][0] for anchor in block]
             vectors = encoder.encode(texts, dimensions=corpus.vectors.shape[1], long=corpus.long)
             nearest = search(vectors, corpus.vectors, options.ranks[1] + most_known, among=among)
-            positives = [[pairs[pair][1] for pair in own[anchor]] for anchor in block]
+            positives = [[read[pair][1] for pair in own[anchor]] for anchor in block]
             limits = _limits(encoder, vectors, positives, options, corpus.long)
             for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
                 usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
@@ -131,6 +153,12 @@ def negatives_of(
             shown.add(len(block))
     encoder.counts.warn("mined texts")
     return found
+
+
+def _in_words(pairs: PositivePairs, written: Sequence[str]) -> PositivePairs:
+    """The pairs in the words of their templates."""
+    words = [template(text).around for text in written]
+    return list(zip(*in_words(words, list(zip(*pairs, strict=True))), strict=True))
 
 
 def partners(pairs: Hashes) -> dict[int, set[int]]:
@@ -190,7 +218,11 @@ def _limits(
 
 
 def mined_rows(
-    pairs: PositivePairs, negatives: Mapping[int, Sequence[int]], corpus: Index, form: Literal["triplets", "pairs"]
+    pairs: PositivePairs,
+    negatives: Mapping[int, Sequence[int]],
+    corpus: Index,
+    form: Literal["triplets", "pairs"],
+    written: Sequence[str] = PLAIN,
 ) -> Iterator[tuple[object, ...]]:
     """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
     the first pair of an anchor, its negatives, with labels.
@@ -198,7 +230,7 @@ def mined_rows(
     found = corpus.texts_of({row for rows in negatives.values() for row in rows})
     left = dict(negatives)
     anchors = hash_sentences(anchor for anchor, _ in pairs).tolist()
-    for key, (anchor, positive) in zip(anchors, pairs, strict=True):
+    for key, (anchor, positive) in zip(anchors, _in_words(pairs, written), strict=True):
         if form == "pairs":
             yield anchor, positive, 1
         for row in negatives[key] if form == "triplets" else left.pop(key, ()):

@@ -15,7 +15,7 @@ from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import is_run, locate_model
 from multitask.data.examples import LabelledData
-from multitask.data.messages import STANDARD_INPUT, listed, logger
+from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
 from multitask.data.read_tables import open_table
 from multitask.data.tables import ROWS_PER_BATCH, FileRow, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
@@ -132,6 +132,8 @@ def _check_header(table: OpenTable, new: Sequence[str]) -> None:
     """Raise InputError if cells would be lost: two columns have no name, or one has the name of an added column."""
     if table.columns.count("") > 1:
         raise InputError(f"{table.name}: two columns have no name; name them")
+    if twice := repeated(new):
+        raise InputError(f"two predicted columns are called {twice[0]}; predict these tasks in two calls, with --task")
     if clash := sorted(set(new) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
 

@@ -7,6 +7,7 @@ computed; none is written by hand. `docs/reference/verdicts.md` says what each m
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import degrees
 from statistics import fmean
 from typing import Any, Literal
@@ -27,11 +28,12 @@ LEAST_SEEDS = 3
 
 
 def measured(terms: Sequence[tuple[float, Mapping[int, float]]]) -> Uncertain | None:
-    """Σ weight · mean of values by seed, uncertain by seeds alone. None if there are too few seeds."""
-    if min(len(found) for _, found in terms) < LEAST_SEEDS:
+    """Σ weight · mean of values by seed, uncertain by seeds alone. None if seeds are too few, or a value undefined."""
+    values = chain.from_iterable(found.values() for _, found in terms)
+    if min(len(found) for _, found in terms) < LEAST_SEEDS or not np.isfinite(list(values)).all():
         return None
-    values = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
-    return contrast([(weight, SampledScores(seeds, of, np.tile(of, (SAMPLES, 1)))) for weight, seeds, of in values])
+    scores = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
+    return contrast([(weight, SampledScores(seeds, of, np.tile(of, (SAMPLES, 1)))) for weight, seeds, of in scores])
 
 
 def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
@@ -144,7 +146,7 @@ class ClaimResults:
             found = self.table.contrast(weights, self.column)
         else:
             found = measured([(weight, self.values(row, measure)) for row, weight in weights.items()])
-        if found is None:
+        if found is None or np.isnan(found.interval()[0]):
             raise UntestedError
         return found
 
@@ -158,7 +160,7 @@ class ClaimResults:
     ) -> None:
         """Raises UntestedError if the lowest mean of a measure over rows is not in a range."""
         values = {row: self.values(row, measure) for row in rows}
-        if not all(map(len, values.values())):
+        if not all(found and np.isfinite([*found.values()]).all() for found in values.values()):
             raise UntestedError
         means = {row: fmean(found.values()) for row, found in values.items()}
         if not low <= min(means.values()) <= high:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from importlib.metadata import version
@@ -248,6 +249,13 @@ def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_pat
     assert f"sentiment: {file}: matthews is undefined for every model, as there is only one row" in caplog.messages
     found = json.loads(written.read_text(), parse_constant=pytest.fail)
     assert found["tasks"]["sentiment"]["matthews"] is None
+
+
+@pytest.mark.parametrize("tasks", [["paraphrase"], ["similarity", "sentiment"], ["paraphrase", "sentiment"]])
+def test_tables_of_classes_are_those_of_the_named_tasks(run, tasks, capsys):
+    assert call("evaluate", "--model", run, "--task", *tasks, *CPU) == 0
+    with_classes = re.findall(r"^(\w+) +rows", capsys.readouterr().out, re.MULTILINE)
+    assert with_classes == [task for task in tasks if task != "similarity"]
 
 
 def test_evaluate_reports_each_class_and_errors_by_their_line(run, data, tmp_path, capsys):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.config import Long
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import TextCounts
 from multitask.evaluation.suite_sets import SETS
@@ -102,7 +103,7 @@ class BagOfWords:
         return TrainedOn()
 
     def encode(
-        self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False
+        self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False, long: Long = "head"
     ) -> NDArray[np.float32]:
         self.asked += sentences
         return np.stack([sum(map(self.word, text.split())) for text in sentences]).astype(np.float32)

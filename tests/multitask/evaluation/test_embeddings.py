@@ -25,6 +25,7 @@ from multitask.evaluation.embeddings import (
 from multitask.evaluation.retrieval import RetrievalData, query_scores
 from multitask.evaluation.statistics import resampled_scores
 from multitask.evaluation.suites import SUITES
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives.geometry import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
@@ -191,6 +192,14 @@ def test_effective_rank_of_known_spectra():
     assert effective_rank(np.ones(5)) == pytest.approx(5)
     assert effective_rank(np.array([3.0, 0, 0])) == pytest.approx(1)
     assert effective_rank(np.array([2.0, 1, 1])) == pytest.approx(2**1.5)  # entropy of 1/2, 1/4, 1/4 is 3/2 bits
+
+
+def test_long_texts_are_embedded_as_asked(tiny_encoder):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    texts = ["good film " * 200, "bad film " * 200]
+    read = {long: EmbeddingTable.of(encoder, texts, long).vectors for long in ("head", "windows")}
+    np.testing.assert_allclose(read["windows"], encoder.encode(texts, long="windows"), rtol=1e-5, atol=1e-6)
+    assert np.abs(read["windows"] - read["head"]).max() > 1e-4
 
 
 def test_a_tasks_geometry_is_that_of_its_different_sentences():

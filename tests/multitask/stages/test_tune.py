@@ -26,7 +26,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.stages import tune
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
-from multitask.stages.tune import Choices, Range, TuneSearch
+from multitask.stages.tune import Choices, Range, TuneSearch, dev_scores
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_training_rows
 from multitask.training.settings import OptimizerConfig
@@ -314,3 +314,13 @@ def test_a_killed_search_goes_on(one_layer, data, tmp_path):
     assert trials("killed") == trials("whole")
     both = ({p.parent.name: weights(Run(p.parent)) for p in tmp_path.glob(f"{r}/*/DONE")} for r in ("whole", "killed"))
     assert next(both) == next(both)
+
+
+def test_a_mean_over_seeds_of_which_one_is_undefined_is_undefined():
+    def run(score: float) -> Any:
+        lines = [{"step": 1, "scores": {"a": score, "b": 0.5}}]
+        return SimpleNamespace(kept_models=lambda: {"a": Path("step-0000001")}, history=lambda: lines)
+
+    found = dev_scores({0: run(0.8), 1: run(math.nan), 2: run(0.6)}).set_index("dev, seed")
+    assert found.loc[["mean", "std"], "a"].isna().all()
+    assert (found.loc["mean", "b"], found.loc["std", "b"]) == (0.5, 0.0)

@@ -1,6 +1,7 @@
 """Scores of units against finite differences and true removals; masking and its loss against transformers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.examples import LabelledData, Tokens
+from multitask.data.texts import Template
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.prune import SCORED_ROWS, AlignUniformSource, magnitude, sensitivity
 from multitask.tasks.declarations import load_tasks
@@ -68,6 +70,13 @@ def test_the_loss_is_alignment_of_positives_and_uniformity_of_different_sentence
     source = AlignUniformSource(pairs, weight)
     for rows in (range(20), [*positive[:3], *positive[:2]], negative[:8]):  # rows that come twice; nothing to align
         assert loss(encoder, source, rows).item() == pytest.approx(plain_loss(encoder, pairs, rows, weight), abs=1e-5)
+
+
+def test_the_same_words_in_another_template_are_another_sentence(encoder, pairs):
+    words = (Template(("text",), ("a film: ", "")), Template(("text",), ("", "")))
+    examples = replace(pairs.examples, sentences=(["good", "bad"], ["bad", "good"]), words=words)
+    examples = replace(examples, labels=np.array([5, 1], np.float32), ids=None, numbers=None)
+    assert len(set(AlignUniformSource(encoder.tokenised(examples), 0.5).identities.flatten())) == 4
 
 
 # Scores.

@@ -170,6 +170,25 @@ def test_sentence_transformers_mines_the_same(tmp_path, margin, share, negatives
     assert rows == [(row["anchor"], row["positive"], row["negative"]) for row in theirs]
 
 
+@pytest.mark.parametrize("column", [None, "passage: {t}", "t"])
+def test_words_of_templates_hide_neither_anchors_nor_positives(column, tmp_path):
+    pairs, written = list(zip(WORDS[:6], WORDS[3:9], strict=True)), ("query: {q}", "passage: {p}")
+    known = {text: {text, *(pair for own in pairs if text in own for pair in own)} for text, _ in pairs}
+    (tmp_path / "c.csv").write_text("t\n" + "\n".join(WORDS[:12]))
+    corpus = None if column is None else tmp_path / "c.csv"
+    options = HardNegatives(relative_margin=None, ranks=(0, 100), negatives=100)
+    with index_of(Stub(), pairs, corpus, column, tmp_path / "o.csv", Format(), written) as index:
+        negatives = negatives_of(Stub(), pairs, index, options, False, written)
+        rows = list(mined_rows(pairs, negatives, index, "triplets", written))
+    texts = WORDS[:9] if column is None else WORDS[:12]
+    before = "" if column == "t" else "passage: "
+    assert {row[0] for row in rows} == {f"query: {text}" for text, _ in pairs}
+    assert {row[1] for row in rows} == {f"passage: {text}" for _, text in pairs}
+    for text, _ in pairs:
+        found = {row[2] for row in rows if row[0] == f"query: {text}"}
+        assert found == {f"{before}{other}" for other in texts if other not in known[text]}
+
+
 def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
     (tmp_path / "t.jsonl").write_text(
         '{"q": "a", "sentence1": "b", "sentence2": "c"}\n{"q": "", "sentence1": "d", "sentence2": "e"}'
@@ -182,7 +201,7 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
     assert all(map(all, read_pairs("quora", (), small_data)[0]))
     (tmp_path / "t.csv").write_text("q;title;body\né;b;c\n;d;e\n", encoding="cp1252")
     columns, written = ("query: {q}", "{title}. {body}"), Format(separator=";", encoding="cp1252")
-    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written)[0] == [("query: é", "b. c")]
+    assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written)[0] == [("é", "b. c")]
     for column, corpus in ((None, ["A;B", "é"]), ("p: {A}", ["p: é"])):  # lines have no separator
         text = "A;B\né;x\n" if column else "A;B\né\n"
         (tmp_path / "lines.txt").write_text(text, encoding="cp1252")

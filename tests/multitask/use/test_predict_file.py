@@ -20,13 +20,16 @@ import torch
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data import read_tables
+from multitask.data.tables import Format, OpenTable
+from multitask.data.texts import template
+from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.use import predict as module
-from multitask.use.predict import predict_file, write_prediction_files
+from multitask.use.predict import _check_header, predict_file, write_prediction_files
 from tests.conftest import with_files
 from tests.multitask.declared import model_of_every_kind
 
@@ -405,3 +408,26 @@ def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
     for rows in (["Who?", None, float("nan")], pandas.DataFrame({"question": ["Who?", None, float("nan")]})):
         assert model.predict("topic", rows) == expected
     assert caplog.messages == ["predicted 2 rows with an empty text (rows 1, 2, counted from 0)"] * 3
+
+
+def test_a_nested_field_that_comes_late_is_not_lost(tmp_path):
+    lost = pytest.raises(InputError, match="meta has a field that the first rows do not have; write jsonl")
+    with lost, table_writer(tmp_path / "o.parquet", ["meta"]) as write:
+        write([{"meta": {"k": 1, "parts": [{"a": 1}]}}])
+        write([{"meta": None}, {"meta": {"k": 2, "parts": [{"a": 1}, {"a": None}]}}])
+        write([{"meta": {"k": 3, "parts": [{"a": 1, "b": 2}]}}])
+    assert not (tmp_path / "o.parquet").exists()
+
+
+def test_two_predicted_columns_of_one_name_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(InputError, match="two predicted columns are called x"):
+        _check_header(OpenTable("t.csv", ("a",), iter(())), ["x", "y", "x"])
+    (tmp_path / "o.csv").mkdir()
+    with pytest.raises(InputError, match=r"o\.csv: a folder; expected the name of a file"):
+        check_output(tmp_path / "o.csv")
+
+
+@pytest.mark.parametrize(("value", "text"), [(5.0, "x costs 5"), (5, "x costs 5"), (0.5, "x costs 0.5")])
+def test_numbers_in_templates_are_those_of_csv(value, text):
+    assert template("x costs {a}{b}").text_of({"a": value, "b": ""}, Format()) == text
+    assert template("{b} costs {a}").text_of({"a": float("nan"), "b": "x"}, Format()) == "x costs"

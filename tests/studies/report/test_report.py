@@ -314,7 +314,7 @@ def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported):
     for text in ("it died &lt;b&gt;here&lt;/b&gt; &amp; there", "Heads &lt;&amp;&gt;"):
         assert text in html
     assert r"it died \<b\>here\</b\> \& there" in markdown
-    for text in ("logs/x.log", "Beware.", "Some rows of a table have fewer seeds"):
+    for text in ("logs/x.log", "Beware.", "Some rows of a table have other seeds than others"):
         assert text in html
         assert text in markdown
     assert "Heading <b>" not in html
