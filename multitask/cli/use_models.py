@@ -277,12 +277,12 @@ def mine(options: Mine) -> None:
     """Find negatives and write; print what was written."""
     from multitask.data.write_tables import check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
-    from multitask.use.mine import COLUMNS, PLAIN, index_of, mined_rows, negatives_of, read_pairs
+    from multitask.use.mine import COLUMNS, WITHOUT_WORDS, index_of, mined_rows, negatives_of, read_pairs
 
     check_output(options.output)
     pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, options.file_format)
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    columns, count, written = COLUMNS[options.format], 0, options.text or PLAIN
+    columns, count, written = COLUMNS[options.format], 0, options.text or WITHOUT_WORDS
     of_corpus = options.corpus, options.column, options.output, options.file_format
     with index_of(encoder, pairs, *of_corpus, written) as corpus:
         negatives = negatives_of(encoder, pairs, corpus, options, same_meaning, written)

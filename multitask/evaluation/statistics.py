@@ -147,7 +147,8 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     """Σ weight · mean over seeds, for rows scored on the same examples, paired by example and by seed.
 
     Only seeds that all rows have count. If there are less than two, all do: rows with the same seeds are paired, and
-    others are independent (Satterthwaite 1946, Welch 1947). Without anything that varies, the interval is undefined.
+    others are independent (Satterthwaite 1946, Welch 1947). Of one seed on examples that do not vary, nothing tells an
+    interval.
     """
     shared = set.intersection(*(set(scores.seeds) for _, scores in terms))
     used = [(weight, scores.of(shared if len(shared) > 1 else scores.seeds)) for weight, scores in terms]
@@ -158,12 +159,12 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     value = float(sum(values.mean() for values in paired.values()))
     examples = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in used], axis=0)
     freedom = np.array([len(seeds) - 1 for seeds in paired])
-    squares = np.array([values.var(ddof=1) / len(values) if len(values) > 1 else 0.0 for values in paired.values()])
-    error = np.sqrt(squares.sum()) if freedom.all() else 0.0
-    if error < ROUNDING:
-        if abs(value) > ROUNDING and np.ptp(examples) <= ROUNDING:  # one seed, say, whose answers are unknown
-            examples = np.full_like(examples, np.nan)
-        return Uncertain(value, examples, 0.0, float(freedom.sum()) if freedom.all() else 0.0)
+    if not freedom.all():
+        varies = abs(value) <= ROUNDING or np.ptp(examples) > ROUNDING  # not of one seed whose answers are unknown
+        return Uncertain(value, examples if varies else np.full_like(examples, np.nan))
+    squares = np.array([values.var(ddof=1) / len(values) for values in paired.values()])
+    if (error := np.sqrt(squares.sum())) < ROUNDING:
+        return Uncertain(value, examples, 0.0, float(freedom.sum()))
     return Uncertain(value, examples, float(error), float(squares.sum() ** 2 / (squares**2 / freedom).sum()))
 
 

@@ -42,7 +42,7 @@ COLUMNS = {"triplets": Triplets.columns, "pairs": (*Pairs.columns, "label")}
 
 PositivePairs = Sequence[tuple[str, ...]]
 """Anchors and positives: sentences with the same meaning, without the words that a template has around them."""
-PLAIN = ("text", "text")
+WITHOUT_WORDS = ("text", "text")
 """Templates of anchors and of positives without such words."""
 
 
@@ -82,7 +82,7 @@ def index_of(
     column: str | None,
     output: Path,
     file_format: Format,
-    written: Sequence[str] = PLAIN,
+    written: Sequence[str] = WITHOUT_WORDS,
 ) -> Iterator[Index]:
     """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
 
@@ -117,7 +117,7 @@ def negatives_of(
     corpus: Index,
     options: HardNegatives,
     same_meaning: bool = False,
-    written: Sequence[str] = PLAIN,
+    written: Sequence[str] = WITHOUT_WORDS,
 ) -> dict[int, list[int]]:
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
@@ -222,7 +222,7 @@ def mined_rows(
     negatives: Mapping[int, Sequence[int]],
     corpus: Index,
     form: Literal["triplets", "pairs"],
-    written: Sequence[str] = PLAIN,
+    written: Sequence[str] = WITHOUT_WORDS,
 ) -> Iterator[tuple[object, ...]]:
     """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
     the first pair of an anchor, its negatives, with labels.

@@ -129,10 +129,8 @@ def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
     assert difference.interval() == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("observed", [[0.81], [0.81, 0.83]])
-def test_a_difference_without_anything_that_varies_has_no_interval_and_no_test(observed):
-    """Answers are unknown, and there is one seed, or all seeds differ by the same number."""
-    found = contrast([(1, of_seeds(observed)), (-1, of_seeds(np.subtract(observed, 0.01)))])
+def test_one_seed_whose_answers_are_unknown_has_no_interval_and_no_test():
+    found = contrast([(1, of_seeds([0.81])), (-1, of_seeds([0.8]))])
     assert found.value == pytest.approx(0.01)
     assert np.isnan(found.interval()).all()
     assert found.p_value() == 1
