@@ -22,7 +22,7 @@ from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.kinds import Classification, MultiLabel, Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
@@ -70,6 +70,8 @@ def located(task: Task, declared: Task) -> Task:
             raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
         # Labels may be declared as numbers.
         labels = {"aliases": declared.aliases, "labels": declared.labels or task.labels}
+    if isinstance(task, Regression) and isinstance(declared, Regression) and declared.range not in (None, task.bounds):
+        raise declared.problem(f"range is {list(declared.bounds)}; the model has {list(task.bounds)}")
     return replace(task, files=declared.files, **labels)
 
 

@@ -234,6 +234,13 @@ def test_files_of_a_task_are_read_as_they_are_declared_now():
     assert located(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
 
 
+def test_a_model_of_another_range_is_refused():
+    task = declared_tasks()["stars"]
+    assert located(task, replace(task, range=None)).range == task.range
+    with pytest.raises(InputError, match=r"range is \[1, 50\]; the model has \["):
+        located(task, replace(task, range=(1, 50)))
+
+
 def test_numbers_are_written_with_as_few_decimals_as_labels_have():
     """They are fp32, where 9.8 is 9.80000019."""
     values = np.array([9.8, 0.1, 10, -3.25e-5], np.float32)
