@@ -176,6 +176,8 @@ class MultitaskModel(nn.Module):
             task = self.tasks[name]
             rows = [added_values(task, answer, probabilities) for answer in answers]
             for i, column in enumerate(added_columns(task, prefix, probabilities)):
+                if column in added:
+                    raise InputError(f"{FRAME}: two predicted columns are called {column}; predict these tasks apart")
                 added[column] = pandas.Series([row[i] for row in rows], frame.index)
         if clash := sorted(added.keys() & set(map(str, frame.columns))):
             raise InputError(f"{FRAME}: has the column {clash[0]} already; name the predictions with a prefix")

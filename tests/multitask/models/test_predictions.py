@@ -117,6 +117,12 @@ def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
     assert model.predict("topic", pandas.DataFrame(list(FRAME["question"]))) == expected  # its column is the number 0
 
 
+def test_two_columns_of_one_name_are_not_added_to_a_frame(model, monkeypatch):
+    monkeypatch.setattr("multitask.models.multitask_model.added_columns", lambda *_: ["x"])
+    with pytest.raises(InputError, match="two predicted columns are called x; predict these tasks apart"):
+        model.predict_frame(FRAME, ["topic", "same"])
+
+
 def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
     """Tasks that read the same texts in different words have predictions of their own in one call."""
     model = model_of_every_kind(tiny_encoder)
