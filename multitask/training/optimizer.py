@@ -142,7 +142,7 @@ def layer_rates(names: Collection[str], decay: float) -> dict[str, float]:
     """
     layers = {name: int(found[1]) for name in names if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
     if decay != 1 and not layers:
-        raise InputError("layer_decay needs layers of a BERT or RoBERTa that are trained; leave it out")
+        raise InputError("layer_decay needs a BERT or RoBERTa whose layers are trained")
     top = max(layers.values(), default=-1)
     below = {name: top - layer for name, layer in layers.items()}
     below |= {name: top + 1 for name in names if name.startswith("encoder.embeddings.")}
