@@ -250,8 +250,8 @@ def _disk_errors_named(path: Path, needed: int) -> Iterator[None]:
     def full() -> DiskFullError:
         wanted = f"{needed / 1e6:,.1f} MB needed, " if needed else ""
         free = f"{wanted}{shutil.disk_usage(existing).free / 1e6:,.1f} MB free"
-        said = f"no space left to write {path.name}: {free}; the same command goes on from here"
-        return DiskFullError(errno.ENOSPC, said, str(existing))
+        message = f"no space left to write {path.name}: {free}; the same command goes on from here"
+        return DiskFullError(errno.ENOSPC, message, str(existing))
 
     if needed > shutil.disk_usage(existing).free:
         raise full()

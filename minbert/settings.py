@@ -104,20 +104,20 @@ def input_error(error: ValidationError, place: object = "", fields: Sequence[str
     first, where = problems[0], _place(problems[0]["loc"], fields)
     name = ".".join(map(str, where))
     if first["type"] in ("missing", "missing_argument"):
-        said = f"{name} is missing"
+        message = f"{name} is missing"
     elif first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        said = f"{name}: no such setting"
+        message = f"{name}: no such setting"
     elif first["type"] == "value_error":
-        said = f"{name}: {first['msg'].removeprefix('Value error, ')}"
+        message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
     else:
         # Of a union, each type says what it expects.
         messages = dict.fromkeys(problem["msg"] for problem in problems if _place(problem["loc"], fields) == where)
-        said = " or ".join(messages).replace(" or Input should be ", " or ")
+        message = " or ".join(messages).replace(" or Input should be ", " or ")
         for pydantics, ours in _WORDS.items():
-            said = said.replace(pydantics, ours)
+            message = message.replace(pydantics, ours)
         value = json.dumps(first["input"], ensure_ascii=False, default=str)
-        said = f"{name} is {value:.80}; {said}" if name else said
-    return InputError(f"{place}: {said}" if place else said)
+        message = f"{name} is {value:.80}; {message}" if name else message
+    return InputError(f"{place}: {message}" if place else message)
 
 
 def _place(loc: tuple[int | str, ...], fields: Sequence[str]) -> list[int | str]:

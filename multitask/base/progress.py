@@ -21,7 +21,7 @@ OnRows = Callable[[int], None]
 """Is told how many more rows a pass has computed."""
 
 
-def untold(_rows: int) -> None:
+def no_progress(_rows: int) -> None:
     """Show no progress."""
 
 

@@ -247,8 +247,8 @@ def _tasks(run: RunResult, data: Path) -> str:
     lines = []
     for task, value in run.scores.items():
         measure = run.measures[task].replace("_", " ")
-        said = f"- **{capitalized(task)}**, {measure} {value:.3f}. {_first_example(run, task, data)}"
-        lines.append(said.rstrip() + "\n")
+        line = f"- **{capitalized(task)}**, {measure} {value:.3f}. {_first_example(run, task, data)}"
+        lines.append(line.rstrip() + "\n")
     return "".join(lines)
 
 
@@ -268,8 +268,8 @@ def _first_example(run: RunResult, task: str, data: Path) -> str:
         return ""
     texts = (column[0] for column in examples.sentences)
     shown = " / ".join(text if len(text) <= LETTERS_SHOWN else f"{text[:LETTERS_SHOWN]}…" for text in texts)
-    gold, said = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
-    return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {said}.")
+    gold, predicted = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
+    return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {predicted}.")
 
 
 def _text(value: object) -> str:
@@ -389,13 +389,11 @@ def _orderings(found: TableResults) -> str:
 def warnings_of(results: PresetResults) -> list[str]:
     """What a reader must know of the results: the preset's notes, and what the runs say."""
     seeds = [{frozenset(run.seed for run in of) for of in table.runs.values() if of} for table in results.tables]
-    numbers = {len(of) for of in chain(*seeds)}
-    found = ["One seed: intervals and tests do not cover other seeds."] if numbers == {1} else []
+    single = {len(of) for of in chain(*seeds)} == {1}
+    found = ["One seed: intervals and tests do not cover other seeds."] if single else []
     if any(len(of) > 1 for of in seeds):
-        found.append(
-            "Some rows of a table have other seeds than others. Rows that share two or more are compared on these, "
-            "others as independent."
-        )
+        compared = "Rows that share two or more are compared on these, others as independent."
+        found.append(f"Some rows of a table have other seeds than others. {compared}")
     unknown = {line for run in results.runs for line in run.unknown}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")

@@ -46,15 +46,15 @@ def presented(results: PresetResults, best: RunResult) -> list[str]:
     if not best.keeps_model:
         return lines
     model = MultitaskModel.load(folder)
-    said = []
+    predicted = []
     for name, texts in TRIED.items():
         if name in model.tasks and model.tasks[name].pair == (len(texts) > 1):
             [prediction] = model.predict(name, [texts if len(texts) > 1 else texts[0]])
             value, *probability = added_values(model.tasks[name], prediction)
             shown = value if isinstance(value, str) else f"{value:.2f}"
-            said.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
-    width = max(map(len, said), default=0)
-    table = aligned([[*line, *[""] * (width - len(line))] for line in said], left=3)
+            predicted.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
+    width = max(map(len, predicted), default=0)
+    table = aligned([[*line, *[""] * (width - len(line))] for line in predicted], left=3)
     return [*lines, *table.splitlines(), f"try it: multitask explore --model {folder}"]
 
 

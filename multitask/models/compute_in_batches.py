@@ -13,7 +13,7 @@ from torch.nn import functional
 from minbert.errors import InputError
 from minbert.packing import PackedBatch, collect
 from multitask.base.device import Runtime
-from multitask.base.progress import OnRows, untold
+from multitask.base.progress import OnRows, no_progress
 from multitask.data.examples import RowNumbers, batches_by_tokens
 
 PoolingMethod = Literal["cls", "mean"]
@@ -60,7 +60,7 @@ def compute_in_batches(
     compute: Callable[[RowNumbers], Tensor],
     runtime: Runtime,
     most_rows: int | None = None,
-    on_rows: OnRows = untold,
+    on_rows: OnRows = no_progress,
 ) -> NDArray[np.float32]:
     """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 

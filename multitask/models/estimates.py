@@ -16,7 +16,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import write_text
-from multitask.base.progress import OnRows, RowsDone, untold
+from multitask.base.progress import OnRows, RowsDone, no_progress
 from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
@@ -85,7 +85,9 @@ def estimate(model: MultitaskModel, data: Mapping[str, LabelledData]) -> dict[st
     return {name: model.tasks[name].estimate(values) for name, values in raw.items()}
 
 
-def raw_outputs(model: MultitaskModel, task: str, data: LabelledData, on_rows: OnRows = untold) -> NDArray[np.float32]:
+def raw_outputs(
+    model: MultitaskModel, task: str, data: LabelledData, on_rows: OnRows = no_progress
+) -> NDArray[np.float32]:
     """The outputs of a task's head for all rows, in file order."""
     known = None if data.embeddings is None else partial(kept_embeddings, data, model.encoder.runtime.device)
     return outputs(model, [task], data.columns, on_rows, known)[task]

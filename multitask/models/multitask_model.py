@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
 from multitask.base.device import Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
-from multitask.base.progress import OnRows, untold
+from multitask.base.progress import OnRows, no_progress
 from multitask.base.runs import is_run, last_run, locate_model
 from multitask.data.examples import (
     Examples,
@@ -279,7 +279,7 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
 
 
 def predict_columns(
-    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = untold
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = no_progress
 ) -> dict[str, list[Prediction]]:
     """`MultitaskModel.predict_all` of one or two columns of texts, as `columns_of` gives them."""
     estimates = estimate_columns(model, columns, tasks, on_rows)
@@ -287,7 +287,7 @@ def predict_columns(
 
 
 def estimate_columns(
-    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = untold
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, on_rows: OnRows = no_progress
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
@@ -335,7 +335,7 @@ def outputs(
     model: MultitaskModel,
     tasks: Sequence[str],
     read: Sequence[Tokens],
-    on_rows: OnRows = untold,
+    on_rows: OnRows = no_progress,
     known: Callable[[RowNumbers], Tensor] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.

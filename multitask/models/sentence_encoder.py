@@ -25,7 +25,7 @@ from minbert.packing import PackedBatch, send
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.base.device import PROCESSOR, Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
-from multitask.base.progress import RowsDone, untold
+from multitask.base.progress import RowsDone, no_progress
 from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData, RowNumbers, TextCounts
@@ -296,7 +296,7 @@ class SentenceEncoder(nn.Module):
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
             with RowsDone(len(tokens), "sentences") if show_progress else nullcontext() as shown:
-                on_rows = shown.add if shown else untold
+                on_rows = shown.add if shown else no_progress
                 embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, on_rows)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found

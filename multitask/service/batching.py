@@ -226,7 +226,7 @@ class Batcher:
             ids, types = zip(*(each for _, turn in batch for each in turn), strict=True)
             embeddings = self.encoder.embed(ids, types)
         except BaseException as error:  # such as too little memory, or a panic of Rust code
-            return [(job, _told(error)) for job, _ in batch]
+            return [(job, _as_exception(error)) for job, _ in batch]
         sizes = [len(turn) for _, turn in batch]
         self.metrics.inputs.inc(sum(sizes))
         self.metrics.tokens.observe(sum(map(len, ids)))
@@ -241,9 +241,9 @@ def _finished(job: RequestJob) -> Any:
     try:
         return job.finish(torch.cat(job.embeddings), job.tokens)
     except BaseException as error:
-        return _told(error)
+        return _as_exception(error)
 
 
-def _told(error: BaseException) -> Exception:
+def _as_exception(error: BaseException) -> Exception:
     """An exception that the service's handlers take, which a panic of Rust code is not."""
     return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")

@@ -114,7 +114,7 @@ class Distilling(Finetuning):
     def learn_from(self, teachers: Sequence[Weights], data: Path, config: TeachingConfig) -> None:
         """Put unlabelled rows and the teachers' estimates of all rows into the tasks' sources."""
         sources = self._with_further_rows(data, config)
-        said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
+        estimates: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time
             logger.info("predictions of %s", teacher)
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
@@ -122,11 +122,11 @@ class Distilling(Finetuning):
                 task, rows = model.tasks[name], model.tokenised(name, self.training[name].examples)
                 check_same_task(teacher.name, task, self.model.tasks[name])
                 raw = raw_outputs(model, name, rows)
-                said[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
+                estimates[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
                 alike = model.reads_jointly(name) == self.model.reads_jointly(name)
                 if number == 0 and alike and config.embedding_loss != "none":
                     sources[name].embeddings = embeddings_of(model.encoder, rows).astype(np.float16)
-        if missing := [name for name, answers in said.items() if not answers]:
+        if missing := [name for name, answers in estimates.items() if not answers]:
             raise InputError(f"no teacher has the task {missing[0]}; leave it out with --tasks, or add a teacher")
         widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
         if config.embedding_loss != "none" and not widths:
@@ -138,7 +138,7 @@ class Distilling(Finetuning):
             projection = nn.Linear(self.encoder.width, others.pop(), device=self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
         for name, source in sources.items():
-            source.estimates, source.projection = np.mean(said[name], axis=0).astype(np.float32), projection
+            source.estimates, source.projection = np.mean(estimates[name], axis=0).astype(np.float32), projection
         self.sources |= sources
 
     def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:

@@ -43,8 +43,8 @@ def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
         yield temporary
         replace(trained_on, unknown=tuple(map(without_folders, trained_on.unknown))).keep(temporary)
         if (path := temporary / "tokenizer_config.json").is_file():
-            said = read_json(path, dict).items()
-            write_json(path, {n: v for n, v in said if n != "name_or_path" and not str(n).endswith("_file")})
+            stored = read_json(path, dict).items()
+            write_json(path, {n: v for n, v in stored if n != "name_or_path" and not str(n).endswith("_file")})
         by = f"minbert-multitask {version('minbert-multitask')}"
         write_json(temporary / MARK, {"exported_by": by, "files": _files(temporary)})
 

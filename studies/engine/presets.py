@@ -258,8 +258,8 @@ def load_preset(
     changeable.add("simulations")  # train nothing
     if flags and (fixed := [e.table.key for e in preset.experiments if e.table.key not in changeable]):
         raise InputError(f"{', '.join(flags)}: no setting of table {', '.join(fixed)}; name others with --tables")
-    told = " ".join(f"{flag} {value}" for flag, value in flags.items())
-    notes = (f"Not with the preset's own settings, but with {told}.",) if told else ()
+    options = " ".join(f"{flag} {value}" for flag, value in flags.items())
+    notes = (f"Not with the preset's own settings, but with {options}.",) if options else ()
     return replace(preset, notes=(*preset.notes, *notes))
 
 

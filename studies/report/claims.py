@@ -164,8 +164,8 @@ class ClaimResults:
             raise UntestedError
         means = {row: fmean(found.values()) for row, found in values.items()}
         if not low <= min(means.values()) <= high:
-            told = ", ".join(f"{self.label(row)} {mean:.1%}" for row, mean in means.items())
-            raise UntestedError(f"{called}: {told}")
+            found = ", ".join(f"{self.label(row)} {mean:.1%}" for row, mean in means.items())
+            raise UntestedError(f"{called}: {found}")
 
     def trained_for(self, steps: int, statement: Statement, can: Literal["show", "refute"]) -> Statement:
         """The statement, which shorter trainings can only show, or only refute."""
