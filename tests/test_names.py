@@ -1,4 +1,4 @@
-"""A name has one meaning: no public class, type, constant or function is defined in two modules."""
+"""A name has one meaning: nothing public is defined in two modules, and a variable says what it holds."""
 
 import ast
 import re
@@ -27,10 +27,13 @@ def names(node: ast.stmt) -> Iterator[str]:
             yield part.id
 
 
+FILES = [path for package in ("minbert", "multitask", "studies") for path in (ROOT / package).rglob("*.py")]
+
+
 @pytest.mark.parametrize("kind", CONVENTIONS)
 def test_no_public_name_is_defined_twice(kind: str) -> None:
     places = defaultdict(set)
-    for path in (path for package in ("minbert", "multitask", "studies") for path in (ROOT / package).rglob("*.py")):
+    for path in FILES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if path.parent == ROOT / "multitask/cli" and isinstance(node, ast.FunctionDef):
                 continue  # functions there have the names of their commands
@@ -38,3 +41,14 @@ def test_no_public_name_is_defined_twice(kind: str) -> None:
                 places[name].add(str(path.relative_to(ROOT)))
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert {name: found for name, found in twice.items() if name not in CONVENTIONS[kind]} == {}
+
+
+def test_no_variable_has_a_name_that_fits_anything() -> None:
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) and stored else ""
+            if name in {"of", "said", "told", "untold"}:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert found == []
