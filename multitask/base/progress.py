@@ -80,10 +80,10 @@ class RowsDone(ProgressBar):
 
     def _line(self) -> str:
         speed = self.done / max(time.monotonic() - self.began, 1e-9)
-        of, left = "", ""
+        total, left = "", ""
         if self.total is not None:
-            of, left = f" of {self.total:,}", f", {time_left((self.total - self.done) / speed)}"
-        return f"{self.done:,.0f}{of} {self.unit}, {speed:,.1f} {self.unit}/s{left}"
+            total, left = f" of {self.total:,}", f", {time_left((self.total - self.done) / speed)}"
+        return f"{self.done:,.0f}{total} {self.unit}, {speed:,.1f} {self.unit}/s{left}"
 
 
 def time_left(seconds: float) -> str:

@@ -98,9 +98,9 @@ def _evaluate_tasks(options: Evaluate) -> None:
     rows = _rows(options, model, own.path)
     model.tasks = tasks_to_score(model, folder)
     found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model))
-    of = {"overall": found.scores.overall, "tasks": found.scores.metrics, "data": str(options.input or own.path)}
+    measured = {"overall": found.scores.overall, "tasks": found.scores.metrics, "data": str(options.input or own.path)}
     parts = {name: asdict(task) for name, task in found.overlap.items()}
-    scores = {**of, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
+    scores = {**measured, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
     print(metrics_table(found.scores.metrics, found.scores.overall))
     print(f"\n{intervals_table(found.answers)}")

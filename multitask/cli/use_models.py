@@ -135,8 +135,8 @@ def _predict_sets(options: Predict) -> None:
 
     locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
     data = data_for(options.model, options.tasks_file or options.data).path
-    of = (run_of(options.model.resolve()).name, options.model.resolve().name, options.best_on)
-    output = options.output or Path("predictions", "-".join(dict.fromkeys(filter(None, of))))
+    name_parts = (run_of(options.model.resolve()).name, options.model.resolve().name, options.best_on)
+    output = options.output or Path("predictions", "-".join(dict.fromkeys(filter(None, name_parts))))
     with replaced_files_named(output):
         paths = write_prediction_files(options.model, data, output, options.best_on, options.device, options.precision)
     for path in paths:

@@ -169,8 +169,8 @@ class TextCounts:
 
     def add_long(self, texts: int, too_long: int, length: int, long: Long) -> None:
         """Count how many of further texts have more tokens than `length`."""
-        before, of = self.long.get((long, length), (0, 0))
-        self.long[long, length] = before + too_long, of + texts
+        too_long_before, texts_before = self.long.get((long, length), (0, 0))
+        self.long[long, length] = too_long_before + too_long, texts_before + texts
 
     def __str__(self) -> str:
         return (

@@ -72,10 +72,13 @@ def sts_scores(
 
     def correlations(rows: NDArray[Any] | slice) -> dict[str, float]:
         found = correlation_metrics(similarities[rows], gold[rows], unit=1)
-        return {of: found[of] for of in measures}
+        return {measure: found[measure] for measure in measures}
 
     def average(weights: Sequence[int] | None) -> dict[str, float]:
-        return {of: float(np.average([part[of] for part in each.values()], weights=weights)) for of in measures}
+        return {
+            measure: float(np.average([part[measure] for part in each.values()], weights=weights))
+            for measure in measures
+        }
 
     parts = {str(name): np.flatnonzero(subsets == name) for name in dict.fromkeys(subsets)}
     each = {name: correlations(rows) for name, rows in parts.items()}

@@ -249,7 +249,9 @@ def _split(loss: LossFunction, views: Views) -> AnchorGradients:
         gradient = torch.autograd.grad(value, anchors)[0]
     coefficients = (sizes[0] * (gradient[:, dim:] / TAG)).split(sizes, dim=1)
     own = diagonal_mask(anchors)
-    push = [of.masked_fill(own, 0) if place < 2 else of for place, of in enumerate(coefficients)]
+    push = [
+        coefficient.masked_fill(own, 0) if place < 2 else coefficient for place, coefficient in enumerate(coefficients)
+    ]
     return AnchorGradients(_tangential(sizes[0] * gradient[:, :dim], views[0]), coefficients[1].diagonal(), tuple(push))
 
 

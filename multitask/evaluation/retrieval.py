@@ -160,9 +160,11 @@ def _texts_by_id(table: OpenTable) -> dict[str, str]:
     return found
 
 
-def _known(table: OpenTable, line: int, row: FileRow, column: str, ids: Mapping[str, Any], of: OpenTable) -> str:
+def _known(table: OpenTable, line: int, row: FileRow, column: str, ids: Mapping[str, Any], id_table: OpenTable) -> str:
     if (identifier := str(row.get(column))) not in ids:
-        raise InputError(f"{table.place(line)}: {column} {quote(identifier)} is not an _id of {Path(of.name).name}")
+        raise InputError(
+            f"{table.place(line)}: {column} {quote(identifier)} is not an _id of {Path(id_table.name).name}"
+        )
     return identifier
 
 

@@ -393,7 +393,7 @@ def scores_with_intervals(answers: Mapping[str, DevAnswers]) -> dict[str, Uncert
     for task, (labels, predictions, metric, classes, score) in answers.items():
         drawn = resampled_scores(labels, predictions[None], metric, draws_of(task), classes=classes)
         found[task] = score, drawn[:, 0]
-    if meant := [found[task] for task, of in answers.items() if of.metric not in LOWER_IS_BETTER]:
+    if meant := [found[task] for task, answer in answers.items() if answer.metric not in LOWER_IS_BETTER]:
         scores, drawn_scores = zip(*meant, strict=True)
         found = {"overall": (float(np.mean(scores)), np.mean(drawn_scores, axis=0)), **found}
     return {name: Uncertain(score, values) for name, (score, values) in found.items()}

@@ -112,7 +112,7 @@ def read_table(
     for path, split in zip(paths, splits, strict=True):
         for place, row in _table_rows(path, fields, more, header):
             found = _class(place, row[label], classes) if classes else _score(place, row[label], *bounds)
-            rows.append(([row[of] for of in sentences], found, split))
+            rows.append(([row[column] for column in sentences], found, split))
     return _of_rows(rows)
 
 

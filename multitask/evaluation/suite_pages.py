@@ -70,7 +70,7 @@ def _main_table(result: SuiteResult) -> list[list[str]]:
         rows = [["Task", *(name.replace("_", " ") for name in GEOMETRY)]]
         for size, part in sizes.items():
             for name, task in part.tasks.items():
-                rows.append([_marked(name, task) + size, *(_number(task.scores[of]) for of in GEOMETRY)])
+                rows.append([_marked(name, task) + size, *(_number(task.scores[measure]) for measure in GEOMETRY)])
         return rows
     columns = {entry.name: entry.column for entry in suite.sets}
     published = PUBLISHED.get(result.suite, ())
@@ -122,7 +122,7 @@ def _flat(scores: Scores) -> Iterator[tuple[str, float | None]]:
         if not isinstance(value, Mapping):
             yield name, value
         elif name != "subsets":
-            yield from ((f"{name} {measure}", of) for measure, of in value.items())
+            yield from ((f"{name} {measure}", score) for measure, score in value.items())
 
 
 def _latex_table(result: SuiteResult) -> str:

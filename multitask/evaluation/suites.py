@@ -97,8 +97,8 @@ class SuiteResult:
 
     def main(self, scores: Scores | None) -> float | None:
         """The score that papers' tables show, 0 to 1."""
-        of = SUITES[self.suite].main
-        return None if of is None or scores is None else of[1](scores)
+        main = SUITES[self.suite].main
+        return None if main is None or scores is None else main[1](scores)
 
     def average(self, clean: bool = False) -> float | None:
         """Mean of the tasks' main scores, without tasks in `missing`. None if any task has no main score.
@@ -174,7 +174,8 @@ def evaluate_suites(
             geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),
         )
         sized = {
-            size: replace(result, tasks=_scored(suite, tasks, of, trained_on, seed)[0]) for size, of in smaller.items()
+            size: replace(result, tasks=_scored(suite, tasks, narrower, trained_on, seed)[0])
+            for size, narrower in smaller.items()
         }
         results[suite] = replace(result, dimensions=sized)
     return results

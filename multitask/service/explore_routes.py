@@ -248,8 +248,12 @@ async def page(request: Request) -> HTMLResponse:
         raise HTTPException(422, f"more than {MOST_FIELDS} fields") from None
     asked_for = {name: value for name, value in pairs if name in fields or "." in name}
     # A page opens on what a model can do.
-    lacking = {"predict": not any(of.model.tasks for of in served.values()), "errors": not _having(dev_sets, models)}
-    for_inference = any(isinstance(of.model.encoder.model, Bf16Model) for of in served.values())  # without gradients
+    lacking = {
+        "predict": not any(served_model.model.tasks for served_model in served.values()),
+        "errors": not _having(dev_sets, models),
+    }
+    # Models for inference have no gradients.
+    for_inference = any(isinstance(served_model.model.encoder.model, Bf16Model) for served_model in served.values())
     lacking["contrast"] = for_inference
     views = [name for name in VIEWS if not lacking.get(name)]
     given = {"view": views[0], "model": models[0], "compare": other} | asked_for

@@ -209,7 +209,9 @@ def without_evaluated(parts: Sequence[tuple[list[str], ...]], task: Task, dev: E
     """The sentences or pairs that neither the dev set nor the test set of their task has, pairs in either order."""
     test = load_test_rows(task) if (source := task.files.test) is not None and source.exists() else None
     evaluated = [dev] if test is None else [dev, test]
-    known = reduce(or_, [TrainedOn.of_rows([hash_sentences(column) for column in of.sentences]) for of in evaluated])
+    known = reduce(
+        or_, [TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences]) for examples in evaluated]
+    )
     seen = known.pairs_seen if task.pair else known.sentences_seen
     found = []
     for columns in parts:

@@ -60,7 +60,7 @@ def compute(models: Sequence[Weights], data: Path, config: EvaluateConfig, run: 
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
     embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
-    estimates, examples = estimate(loaded, dev), {name: of.examples for name, of in dev.items()}
+    estimates, examples = estimate(loaded, dev), {name: rows.examples for name, rows in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
     evaluation = TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on)
     for name in config.thresholds:

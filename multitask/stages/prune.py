@@ -332,8 +332,8 @@ def _read_scores(path: Path, shape: BertConfig) -> Units:
     sizes = zip(*shape.layer_sizes, strict=True)
     return Units(
         *(
-            tuple(torch.from_numpy(row[:size]) for row, size in zip(rows, of, strict=True))
-            for rows, of in zip(arrays.values(), sizes, strict=True)
+            tuple(torch.from_numpy(row[:size]) for row, size in zip(rows, layer_sizes, strict=True))
+            for rows, layer_sizes in zip(arrays.values(), sizes, strict=True)
         )
     )
 

@@ -36,7 +36,7 @@ def compute(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: 
     }
     if found := [result.geometry for result in results.values() if result.geometry is not None]:
         more["geometry"] = found[0]
-    answers = {name: of for result in results.values() for name, of in result.answers.items()}
+    answers = {name: task_answers for result in results.values() for name, task_answers in result.answers.items()}
     write_evaluation(run.folder, tasks, mains, answers, more)
 
 

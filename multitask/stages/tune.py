@@ -124,8 +124,8 @@ class TuneSearch:
     def _keys(self) -> list[RunKey]:
         """Keys of trials that have every value, except values that exclude one another."""
         chosen = each_value(self.space)
-        legal = [of for of in chosen if not self._excluded(of)]
-        return [self.trial_of(of)[2] for of in legal or chosen]
+        legal = [values for values in chosen if not self._excluded(values)]
+        return [self.trial_of(values)[2] for values in legal or chosen]
 
     def _excluded(self, chosen: Chosen) -> bool:
         """Whether values of a choice exclude one another."""

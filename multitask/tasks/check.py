@@ -142,8 +142,8 @@ class DataReport:
         """Aligned plain-text tables, without a final newline."""
         header = ["file", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", f"over {self.max_length}"]
         rows = [
-            [of.name, *(f"{n:,}" for n in (of.rows, of.dropped, of.repeated, *of.tokens)), f"{of.over:.1%}"]
-            for of in self.files
+            [file.name, *(f"{n:,}" for n in (file.rows, file.dropped, file.repeated, *file.tokens)), f"{file.over:.1%}"]
+            for file in self.files
         ]
         labels = ["  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) for file in self.files]
         lines = aligned([header, *rows]).splitlines()

@@ -263,8 +263,10 @@ def losses_of(encoder: SentenceEncoder, sources: Mapping[str, TrainingSource], u
     return Losses(
         terms={item.source: item.share * found[item.source].loss for item in update},
         tokens=sum(int(sources[item.source].lengths[item.rows].sum()) for item in update),
-        watched={f"{name} {key}": value for name, of in found.items() for key, value in of.watched.items()},
-        outputs={name: of.outputs for name, of in found.items() if of.outputs is not None},
+        watched={
+            f"{name} {key}": value for name, batch_loss in found.items() for key, value in batch_loss.watched.items()
+        },
+        outputs={name: batch_loss.outputs for name, batch_loss in found.items() if batch_loss.outputs is not None},
     )
 
 

@@ -196,7 +196,7 @@ class ExportedModel:
         for first in range(0, len(rows), ROWS_PER_CALL):
             part = rows[first : first + ROWS_PER_CALL]
             encoded = self.tokenizer.encode_batch(part if joint else [text for row in part for text in row])
-            inputs = {name: np.array([getattr(e, of) for e in encoded]) for name, of in INPUTS.items()}
+            inputs = {name: np.array([getattr(e, attribute) for e in encoded]) for name, attribute in INPUTS.items()}
             found.append(self.session.run([task], inputs)[0])
         return np.concatenate(found)
 
