@@ -117,7 +117,7 @@ def lines(
         size: inches of a panel.
         level: draw a dashed line here.
     """
-    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
     colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(names)))] if graded else COLOURS
     wide = 2 if len(panels) == 4 else min(len(panels), 3)  # four stand in two rows
     high = -(-len(panels) // max(wide, 1))
@@ -127,11 +127,11 @@ def lines(
         drawn = figure.subplots(high, wide, squeeze=False)
         for axes in drawn.flat[len(panels) :]:
             axes.remove()
-        for axes, (heading, of) in zip(drawn.flat, panels.items(), strict=False):
+        for axes, (heading, curves) in zip(drawn.flat, panels.items(), strict=False):
             axes.set(title=fill(heading, 40), xscale=scale[0], yscale=scale[1])
-            for name in of:
+            for name in curves:
                 style = {"markersize": 3.5, "linewidth": 1.2, **line_style(names.index(name), colours)}
-                _line(axes, of[name], name, style)
+                _line(axes, curves[name], name, style)
             if level is not None:
                 axes.axhline(level, **DASHED)
             if places:
@@ -163,7 +163,7 @@ def intervals(
 
     The title is the alternative text; `marked` tells where a panel has a dashed line.
     """
-    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    names = list(dict.fromkeys(name for intervals in panels.values() for name in intervals))
     labels = [fill(name, 40) for name in names]
     heights = [1 + label.count("\n") for label in labels]
     places = {name: sum(heights[:n]) + (heights[n] - 1) / 2 for n, name in enumerate(names)}
@@ -179,8 +179,8 @@ def intervals(
         drawn = figure.subplots(high, wide, sharey=True, squeeze=False)
         for axes in drawn.flat[len(panels) :]:
             axes.remove()
-        for axes, (heading, of) in zip(drawn.flat, panels.items(), strict=False):
-            for name, found in of.items():
+        for axes, (heading, intervals) in zip(drawn.flat, panels.items(), strict=False):
+            for name, found in intervals.items():
                 _interval(axes, places[name], found)
             if marked and heading in marked:
                 axes.axvline(marked[heading], zorder=0, **DASHED)
@@ -192,7 +192,7 @@ def intervals(
             axes.grid(axis="x")
         for axes in drawn[:, 0]:
             axes.set_yticks(list(places.values()), labels)
-        of_all = [found for of in panels.values() for found in of.values()]
+        of_all = [found for intervals in panels.values() for found in intervals.values()]
         marks = drawn[0, 0].plot([], [], "o-", color=OURS, markersize=5, label="mean and 95% interval")
         if any(len(found.singles) > 1 for found in of_all):
             marks += drawn[0, 0].plot([], [], ".", color=OURS, alpha=0.45, label="each seed")
@@ -299,7 +299,7 @@ def sweeps(table: TableScores) -> dict[str, Picture]:
     """
     names = dict.fromkeys(name for point in table.rows.point for name, value in point.items() if _is_number(value))
     found = {name: _lines(table, name) for name in names}
-    return {name: _sweep(table, name, of) for name, of in found.items() if 0 < len(of) <= len(COLOURS)}
+    return {name: _sweep(table, name, rows) for name, rows in found.items() if 0 < len(rows) <= len(COLOURS)}
 
 
 def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float, str]]) -> Picture:
@@ -308,8 +308,10 @@ def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float,
     panels: dict[str, dict[str, CurvePoints]] = {}
     for place in table.pictured:
         cells, heading = table.column(place), table.description.columns[place].heading
-        drawn = {name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in of.items()] for name, of in rows.items()}
-        panels[heading] = {name: sorted(p for p in of if np.isfinite(p[1])) for name, of in drawn.items()}
+        drawn = {
+            name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in line.items()] for name, line in rows.items()
+        }
+        panels[heading] = {name: sorted(p for p in points if np.isfinite(p[1])) for name, points in drawn.items()}
     axis, title = PARAMETERS.get(parameter, parameter.replace("_", " ")), f"{table.description.title}, by {parameter}"
     svg = lines(panels, f"{axis} (95% intervals)", title, places=[f"{value:g}" for value in values])
     return Picture(svg, title)
@@ -327,7 +329,7 @@ def _lines(table: TableScores, parameter: str) -> dict[str, dict[float, str]]:
             others = {name: value for name, value in point.items() if name != parameter}
             name = ", ".join(f"{PARAMETERS.get(k, k)} {v}" if _is_number(v) else str(v) for k, v in others.items())
             lines[name or parameter][point[parameter]] = str(row)
-    return {name: of for name, of in lines.items() if len(of) >= LEAST}
+    return {name: line for name, line in lines.items() if len(line) >= LEAST}
 
 
 def _bounds(cell: "pandas.Series[Any]") -> tuple[float, float, float]:

@@ -305,7 +305,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     def recorded(place: tuple[str, str, int], outcomes: Outcomes) -> RecordedRun:
         """A row and a seed so far. While it is unfinished it has neither scores nor an error."""
         *before, last = [outcomes.get(node) for node in grid.chains[place]]
-        run = RecordedRun(*place, tuple(of.folder.name for of in (*before, last) if isinstance(of, Run)))
+        run = RecordedRun(*place, tuple(outcome.folder.name for outcome in (*before, last) if isinstance(outcome, Run)))
         if not isinstance(last, Failed):
             return run
         return replace(run, error=last.error, log=last.log.relative_to(options.runs).as_posix())
@@ -326,7 +326,7 @@ def check_preset(preset: Preset) -> None:
     if preset.data.suffix != ".toml" and not preset.data.is_dir():
         raise InputError(f"{preset.data}: no such folder; pass one with --data, or run `multitask data fetch` first")
     locate_model(preset.start.name, preset.start.revision)
-    scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
+    scored = (experiment.evaluation(model) for experiment in preset.experiments for model in experiment.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
         if check := getattr(stage_named(stage).functions, "check", None):
             check(config, folder)
@@ -339,7 +339,7 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
     """
     paths: list[Path] = []
     for tasks in preset.predicted:
-        if best := results.best_run(tasks, {of.table.key for of in preset.experiments}):
+        if best := results.best_run(tasks, {experiment.table.key for experiment in preset.experiments}):
             try:
                 files = _predictions(Run(options.runs / best.model), preset.data, options)
             except InputError as error:

@@ -102,7 +102,11 @@ class RunResult(RunFacts):
     @property
     def scores(self) -> dict[str, float]:
         """The score of each task, by its metric that the table compares."""
-        return {task: self.numbers[task][of] for task, of in self.measures.items() if of in self.numbers.get(task, ())}
+        return {
+            task: self.numbers[task][metric]
+            for task, metric in self.measures.items()
+            if metric in self.numbers.get(task, ())
+        }
 
     @property
     def overall(self) -> float:
@@ -143,9 +147,9 @@ class RunResult(RunFacts):
         return [(step, measured[name]) for step, measured in seen for name in names if name in measured]
 
     @classmethod
-    def read(cls, folder: Path, of: RunFacts, metrics: Mapping[str, str] | None = None) -> Self:
+    def read(cls, folder: Path, run_facts: RunFacts, metrics: Mapping[str, str] | None = None) -> Self:
         """Read it from its runs in a folder. `metrics` are those of tasks that a table compares by another one."""
-        model, evaluated = folder / of.model, folder / of.evaluated
+        model, evaluated = folder / run_facts.model, folder / run_facts.evaluated
         evaluation, config = Run(evaluated).evaluation(), _config(model)
         measures = {task: (metrics or {}).get(task, evaluation["measures"][task]) for task in evaluation["scores"]}
         numbers = {task: _numbers(evaluation["metrics"].get(task, {})) for task in measures}
@@ -162,7 +166,7 @@ class RunResult(RunFacts):
         weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
         chosen = [task for member in members for task in member["scores"]]
         facts = replace(
-            of,
+            run_facts,
             sources=tuple(config.get("sources", ())),
             measures=measures,
             classes={task: count for task, count in tables.items() if count},
@@ -186,12 +190,13 @@ class RunResult(RunFacts):
             if task in arrays
         }
         kinds = {
-            task: (str(of.labels.dtype), str(of.predictions.dtype), of.labels[0].size) for task, of in answers.items()
+            task: (str(answered.labels.dtype), str(answered.predictions.dtype), answered.labels[0].size)
+            for task, answered in answers.items()
         }
         majorities = {
-            task: float(np.unique(of.labels, axis=0, return_counts=True)[1].max() / len(of.labels))
-            for task, of in answers.items()
-            if of.metric == "accuracy"
+            task: float(np.unique(answered.labels, axis=0, return_counts=True)[1].max() / len(answered.labels))
+            for task, answered in answers.items()
+            if answered.metric == "accuracy"
         }
         return replace(self, answers=answers, kinds=kinds, majorities={**self.majorities, **majorities})
 
@@ -205,11 +210,11 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def _line(of: Mapping[str, Any]) -> dict[str, Any]:
+def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     """A line of metrics.jsonl."""
-    numbers = {source: _numbers(measured) for source, measured in {TRAINING: of["training"], **of["dev"]}.items()}
-    overall = {OVERALL: {MEAN: of["scores"][OVERALL]}} if OVERALL in of["scores"] else {}
-    return {"step": of["step"], "numbers": numbers | overall}
+    numbers = {source: _numbers(measured) for source, measured in {TRAINING: line["training"], **line["dev"]}.items()}
+    overall = {OVERALL: {MEAN: line["scores"][OVERALL]}} if OVERALL in line["scores"] else {}
+    return {"step": line["step"], "numbers": numbers | overall}
 
 
 @dataclass(frozen=True)
@@ -261,7 +266,8 @@ class GridFrames:
         lines = [line for run in self.runs for line in _lines(run, labels[run.table, run.row])]
         columns = list(zip(*lines, strict=True)) or [()] * len(SCORE_LINE)
         table = pyarrow.table(
-            [pyarrow.array(of, line.type) for of, line in zip(columns, SCORE_LINE, strict=True)], schema=SCORE_LINE
+            [pyarrow.array(column, line.type) for column, line in zip(columns, SCORE_LINE, strict=True)],
+            schema=SCORE_LINE,
         )
         with atomic_file(file) as temporary:
             table = table.replace_schema_metadata({b"version": FRAME_VERSION, b"record": record})
@@ -290,8 +296,8 @@ def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:
             if run.model is not None and run.evaluation is not None:
                 scratch = any(_config(folder / name).get("from_scratch") for name in run.chain)
                 start = RANDOM_WEIGHTS if scratch else record.start
-                of = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain)
-                yield RunResult.read(folder, of, metrics)
+                facts = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain)
+                yield RunResult.read(folder, facts, metrics)
 
 
 def _lines(run: RunResult, label: str) -> Iterator[tuple[Any, ...]]:
@@ -326,7 +332,7 @@ def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path
             else:
                 numbers.setdefault(step, {}).setdefault(source, {})[measure] = value
         own = numbers.pop(None, {})
-        history = tuple({"step": step, "numbers": of} for step, of in numbers.items())
+        history = tuple({"step": step, "numbers": measured} for step, measured in numbers.items())
         result = RunResult(**vars(facts), numbers=own, history=history)
         answered = {}
         for task, (label, prediction, width) in result.kinds.items():
@@ -338,9 +344,9 @@ def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path
 
 
 def _answer_frames(runs: Sequence[RunResult]) -> Iterator[pandas.DataFrame]:
-    seen = {(run.evaluated, task): of for run in runs for task, of in run.answers.items()}
-    for (run, task), of in seen.items():
-        yield answer_frame(run, task, of.labels, of.predictions)
+    seen = {(run.evaluated, task): answers for run in runs for task, answers in run.answers.items()}
+    for (run, task), answers in seen.items():
+        yield answer_frame(run, task, answers.labels, answers.predictions)
 
 
 def answer_frame(run: str, task: str, labels: Any, predictions: Any) -> pandas.DataFrame:
@@ -368,4 +374,4 @@ def _read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
         return {}
     frame = _read_frame(file, ANSWER).to_pandas()
     found = frame.groupby(["run", "task"], observed=True, sort=False)
-    return {key: (of.label.to_numpy(), of.prediction.to_numpy()) for key, of in found}
+    return {key: (answers.label.to_numpy(), answers.prediction.to_numpy()) for key, answers in found}

@@ -79,7 +79,7 @@ def learning_curves(results: TableResults) -> Picture | None:
         }
         for column in ((OVERALL,) if large else results.table.score_columns)
     }
-    panels = {heading: of for heading, of in panels.items() if of}
+    panels = {heading: curves for heading, curves in panels.items() if curves}
     if not panels:
         return None
     title, size = f"{results.table.numbered_title}, after every epoch", (5.6, 3.2) if large else (2.8, 2.1)
@@ -160,7 +160,7 @@ def folded(note: str) -> str:
 
 def section_pictures(section: Section, folder: str) -> Pictures:
     """A section's figures by their paths."""
-    return {f"{folder}/{section.key}-{number}.svg": of for number, of in enumerate(section.pictures, start=1)}
+    return {f"{folder}/{section.key}-{number}.svg": picture for number, picture in enumerate(section.pictures, start=1)}
 
 
 def section_markdown(section: Section, folder: str) -> str:
@@ -188,7 +188,7 @@ class _Renderer(RendererHTML):
         return f'<figure tabindex="0">{svg}</figure>'
 
     def heading_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
-        title = "".join(of.content for of in tokens[place + 1].children if of.type in ("text", "text_special"))
+        title = "".join(token.content for token in tokens[place + 1].children if token.type in ("text", "text_special"))
         return f'<{tokens[place].tag} id="{escape(anchor(title))}">'
 
     def table_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
@@ -237,7 +237,7 @@ def best_model(results: PresetResults) -> BestModel | None:
     """None if no row is scored on all tasks."""
     if (best := results.best_run(results.record.tasks)) is None:
         return None
-    [table] = [of.table for of in results.tables if of.table.key == best.table]
+    [table] = [found.table for found in results.tables if found.table.key == best.table]
     tasks = _tasks(best, Path(results.record.data))
     return BestModel(table.label(best.row), table.numbered_title, best.overall, tasks)
 
@@ -268,7 +268,7 @@ def _first_example(run: RunResult, task: str, data: Path) -> str:
         return ""
     texts = (column[0] for column in examples.sentences)
     shown = " / ".join(text if len(text) <= LETTERS_SHOWN else f"{text[:LETTERS_SHOWN]}…" for text in texts)
-    gold, predicted = (_text(written(declared, of[:1])[0]) for of in (labels, predictions))
+    gold, predicted = (_text(written(declared, values[:1])[0]) for values in (labels, predictions))
     return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {predicted}.")
 
 
@@ -316,7 +316,7 @@ def report_of(
     if over := overview([scores[key] for key in with_rows if key in scores]):
         drawn["figures/overview.svg"] = over
     sections = list(filter(None, [conflicts(results)]))
-    drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
+    drawn |= {path: picture for section in sections for path, picture in section_pictures(section, "figures").items()}
     shown = {
         "papers": papers,
         "single_seed": all(found.single_seed for found in results.tables if any(found.runs.values())),
@@ -325,7 +325,9 @@ def report_of(
         "best": best_model(results),
         "overview": over,
         "warnings": warnings_of(results),
-        "sections": [SimpleNamespace(title=of.title, markdown=section_markdown(of, "figures")) for of in sections],
+        "sections": [
+            SimpleNamespace(title=section.title, markdown=section_markdown(section, "figures")) for section in sections
+        ],
         "study": study,
         "samples": SAMPLES,
         "seen": SEEN,
@@ -369,29 +371,31 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
 def _overlaps(found: TableResults) -> str:
     """How many of the scored examples the rows were trained on."""
     lines = [["Row", "Task", "Trained on", "Score", "On the other examples"]]
-    for (row, task), of in found.overlaps.iterrows():
-        count = f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})"
+    for (row, task), overlap in found.overlaps.iterrows():
+        count = (
+            f"{f'{overlap.seen:,.1f}'.removesuffix('.0')} of {overlap.rows:,.0f} ({overlap.seen / overlap.rows:.1%})"
+        )
         names = (found.table.label(row), capitalized(task))
-        lines.append([*map(markdown_text, names), count, format_score(of.score), format_score(of.clean)])
+        lines.append([*map(markdown_text, names), count, format_score(overlap.score), format_score(overlap.clean)])
     return markdown_table(lines, 2) if len(lines) > 1 else ""
 
 
 def _orderings(found: TableResults) -> str:
     """Every pair of rows with different published scores."""
     lines = [["Better as published", "Worse", "Column", "Published", "Ours", "Same order"]]
-    for (column, better, worse), of in found.orderings.iterrows():
+    for (column, better, worse), ordering in found.orderings.iterrows():
         names = (found.table.label(better), found.table.label(worse), capitalized(column))
-        shown = (signed(of.published), difference(of), "✓" if of.agrees else "✗")
+        shown = (signed(ordering.published), difference(ordering), "✓" if ordering.agrees else "✗")
         lines.append([*map(markdown_text, names), *shown])
     return markdown_table(lines, 3) if len(lines) > 1 else ""
 
 
 def warnings_of(results: PresetResults) -> list[str]:
     """What a reader must know of the results: the preset's notes, and what the runs say."""
-    seeds = [{frozenset(run.seed for run in of) for of in table.runs.values() if of} for table in results.tables]
-    single = {len(of) for of in chain(*seeds)} == {1}
+    seeds = [{frozenset(run.seed for run in runs) for runs in table.runs.values() if runs} for table in results.tables]
+    single = {len(row_seeds) for row_seeds in chain(*seeds)} == {1}
     found = ["One seed: intervals and tests do not cover other seeds."] if single else []
-    if any(len(of) > 1 for of in seeds):
+    if any(len(table_seeds) > 1 for table_seeds in seeds):
         compared = "Rows that share two or more are compared on these, others as independent."
         found.append(f"Some rows of a table have other seeds than others. {compared}")
     unknown = {line for run in results.runs for line in run.unknown}

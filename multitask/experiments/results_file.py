@@ -129,12 +129,12 @@ class TableScores:
         place = [places[key] for key in zip(self.lines.task, self.lines.metric, strict=True)]
         cells = self.lines.assign(place=place).groupby(["row", "place"], sort=False)
         found = cells[OF_CELL].first()
-        seeds, values = cells.seed.count(), cells.value.agg(lambda of: tuple(of.dropna()))
+        seeds, values = cells.seed.count(), cells.value.agg(lambda scores: tuple(scores.dropna()))
         undefined = values.map(len) < seeds
         mean, deviation = cells.value.mean().mask(undefined), cells.value.std().mask(undefined)
         found = found.assign(mean=mean, deviation=deviation, seeds=seeds, values=values)
         found = found.reindex([(row, at) for row in self.rows.index for at in range(len(places))])
-        values = found["values"].map(lambda of: of if isinstance(of, tuple) else ())
+        values = found["values"].map(lambda scores: scores if isinstance(scores, tuple) else ())
         return found.assign(seeds=found.seeds.fillna(0).astype(int), values=values, significant=found.p < LEVEL)
 
     def column(self, place: int) -> pandas.DataFrame:
@@ -254,15 +254,17 @@ def _columns(found: TableResults) -> Iterator[Column]:
     """
     table, orderings = found.table, found.orderings
     for name in table.score_columns:
-        of = orderings[orderings.index.get_level_values(0) == name] if len(orderings) else orderings
-        agree = of[of.agrees.astype(bool)]
-        contrary = of[~of.agrees.astype(bool)]
-        counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
+        pairs = orderings[orderings.index.get_level_values(0) == name] if len(orderings) else orderings
+        agree = pairs[pairs.agrees.astype(bool)]
+        contrary = pairs[~pairs.agrees.astype(bool)]
+        counts = (len(pairs), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
         yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
     further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
-    further += [Column(task, RANK, f"{task} MRR", False) for task, of in found.measures.items() if of == "ndcg"]
+    further += [
+        Column(task, RANK, f"{task} MRR", False) for task, measure in found.measures.items() if measure == "ndcg"
+    ]
     for task, (_, *others) in table.metrics.items():
         further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
     steps = Column(TRAINING, STEPS, "Steps", False)

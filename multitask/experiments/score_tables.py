@@ -102,7 +102,9 @@ def score_rows(table: TableScores, places: Sequence[int], write: Writer) -> list
             shown = ["–" if np.isnan(steps) else f"{steps:,.0f}" for steps in cells["mean"]]
         else:
             shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
-        columns.append([write.text(column.heading), *shown, *(write.number(of(column)) for of in FOOTER.values())])
+        columns.append(
+            [write.text(column.heading), *shown, *(write.number(statistic(column)) for statistic in FOOTER.values())]
+        )
         if has_published(table) and not cells.low.isna().all():
             columns.append(["Published", *(write.number(format_score(value)) for value in cells.published), *nothing])
     lines = [[*line] for line in zip(*columns, strict=True)]

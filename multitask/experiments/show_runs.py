@@ -52,7 +52,7 @@ def presented(results: PresetResults, best: RunResult) -> list[str]:
             [prediction] = model.predict(name, [texts if len(texts) > 1 else texts[0]])
             value, *probability = added_values(model.tasks[name], prediction)
             shown = value if isinstance(value, str) else f"{value:.2f}"
-            predicted.append([name, " / ".join(texts), shown, *(f"{of:.2f}" for of in probability or ())])
+            predicted.append([name, " / ".join(texts), shown, *(f"{share:.2f}" for share in probability or ())])
     width = max(map(len, predicted), default=0)
     table = aligned([[*line, *[""] * (width - len(line))] for line in predicted], left=3)
     return [*lines, *table.splitlines(), f"try it: multitask explore --model {folder}"]
@@ -134,7 +134,7 @@ def _made_from(run: Run) -> list[list[str]]:
         return []
     config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
     default = as_json(stage.config()) if stage else {}
-    defaults, given = (pandas.json_normalize(of).to_dict("records")[0] for of in (default, config))
+    defaults, given = (pandas.json_normalize(settings).to_dict("records")[0] for settings in (default, config))
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
     shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
     return [[str(name), plain(str(value))] for name, value in shown.items()]
@@ -145,7 +145,7 @@ def _scored(run: Run) -> RunResult | None:
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    return next((_result(run, Run(of)) for of in folders if (of / "evaluation.json").is_file()), None)
+    return next((_result(run, Run(folder)) for folder in folders if (folder / "evaluation.json").is_file()), None)
 
 
 def _result(model: Run, evaluated: Run) -> RunResult:
@@ -166,7 +166,7 @@ def _scored_now(run: Run) -> RunResult | None:
 def _differences(runs: Sequence[Run]) -> str:
     """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
     first, *others = scored = [_scored_now(run) for run in runs]
-    samples = Samples([of for of in scored if of is not None])
+    samples = Samples([result for result in scored if result is not None])
     found: dict[tuple[str, str], Uncertain] = {}
     for place, other in enumerate(others, start=2):
         if first is None or other is None:
@@ -178,7 +178,7 @@ def _differences(runs: Sequence[Run]) -> str:
         ]
         pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
         higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
-        overall = {OVERALL: [SampledScores.mean_of(of) for of in zip(*higher, strict=True)]} if higher else {}
+        overall = {OVERALL: [SampledScores.mean_of(scores) for scores in zip(*higher, strict=True)]} if higher else {}
         for name, (ours, theirs) in (overall | pairs).items():
             found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
     header = ["task", "runs", "difference", "95% interval over dev rows"]
@@ -191,12 +191,12 @@ def comparison(runs: Sequence[Run]) -> str:
         read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
     ]
     settings = pandas.DataFrame(
-        [pandas.json_normalize(of).map(lambda value: without_folders(str(value))).iloc[0] for of in made_from]
+        [pandas.json_normalize(config).map(lambda value: without_folders(str(value))).iloc[0] for config in made_from]
     ).fillna("-")
     scores = pandas.DataFrame([_best_scores(run) for run in runs]).fillna("-")
     shown = settings.loc[:, settings.nunique() > 1].reset_index(drop=True).join(scores)
     shown["time"] = [duration(run.seconds) if run.done else "unfinished" for run in runs]
-    rows = [["", *map(str, range(1, len(runs) + 1))], *([str(name), *of] for name, of in shown.items())]
+    rows = [["", *map(str, range(1, len(runs) + 1))], *([str(name), *cells] for name, cells in shown.items())]
     named = [f"{place}  {run.folder}" for place, run in enumerate(runs, start=1)]
     differences = _differences(runs)
     return "\n".join([*named, "", aligned(rows), *(["", differences] if differences else [])])

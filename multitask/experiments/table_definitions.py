@@ -274,7 +274,10 @@ class PresetRecord:
 
         Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
         """
-        if any(getattr(earlier, of) != getattr(self, of) for of in ("start", "data", "notes", "format_version")):
+        if any(
+            getattr(earlier, attribute) != getattr(self, attribute)
+            for attribute in ("start", "data", "notes", "format_version")
+        ):
             return self
         own = {table.key for table in self.tables}
 

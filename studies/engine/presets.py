@@ -253,7 +253,7 @@ def load_preset(
     experiments = all_experiments(recipes)
     usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
     preset = preset_of(name, recipes, choose_tables(experiments, usual if tables is None else tables))
-    flags = {f"--{of.replace('_', '-')}": value for of, value in changes.items()}
+    flags = {f"--{option.replace('_', '-')}": value for option, value in changes.items()}
     changeable = {key for key, study in study_of_tables(recipes).items() if study == "multitask_report"} - FIXED
     changeable.add("simulations")  # train nothing
     if flags and (fixed := [e.table.key for e in preset.experiments if e.table.key not in changeable]):
@@ -271,7 +271,7 @@ def preset_of(name: str, recipes: Recipes, experiments: Sequence[Experiment]) ->
         recipes.start,
         recipes.data,
         tuple(experiments),
-        notes=tuple(NOTES[of] for of in about if of in NOTES),
+        notes=tuple(NOTES[topic] for topic in about if topic in NOTES),
         order=tuple(experiment.table.key for experiment in all_experiments(recipes)),
         predicted=(MAIN_TASKS, ("reviews",)),
         next_step="on real data: multitask data fetch, then multitask experiments run small"

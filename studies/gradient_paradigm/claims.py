@@ -269,8 +269,8 @@ def _chosen(
     """The statements for decoupled losses that meet a condition, and the conditions of the others."""
     conditions = {loss: condition(loss) for loss in DECOUPLED}
     level = LEVEL / len(conditions)
-    met = [loss for loss, of in conditions.items() if of.holds_by(level) > 0]
-    return [*map(statement, met)], [of for loss, of in conditions.items() if loss not in met]
+    met = [loss for loss, premise in conditions.items() if premise.holds_by(level) > 0]
+    return [*map(statement, met)], [premise for loss, premise in conditions.items() if loss not in met]
 
 
 def not_reflected(place: ProbedAt, results: ClaimResults) -> Statement:

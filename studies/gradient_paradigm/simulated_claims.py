@@ -84,8 +84,8 @@ def least_at_last(simulations: Simulations) -> dict[str, Quantity]:
 
 def gap_at_half(simulations: Simulations) -> dict[str, Quantity]:
     """The gap, in radians, at which InfoNCE's dissipation has fallen to half."""
-    of = _maps(simulations, "{}", lambda map_: angle_of_fall(map_, simulations, 0.5).max())
-    return {"half at a gap of at most": of["InfoNCE"]}
+    gaps = _maps(simulations, "{}", lambda map_: angle_of_fall(map_, simulations, 0.5).max())
+    return {"half at a gap of at most": gaps["InfoNCE"]}
 
 
 def gaps_of_the_fall(simulations: Simulations) -> dict[str, Quantity]:
@@ -128,7 +128,7 @@ def ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]:
         for cells in (_acts(simulations, loss), simulations.ratio[loss] > 1)
     )
     counted = above[:, inside.all(0)]
-    least, share, most = (float(of.mean()) for of in (counted.all(0), counted, counted.any(0)))
+    least, share, most = (float(cells.mean()) for cells in (counted.all(0), counted, counted.any(0)))
     return {"share of the angles": Simulated(lambda sign: most if sign > 0 else least if sign < 0 else share)}
 
 
@@ -143,15 +143,15 @@ def above_infonce(simulations: Simulations) -> dict[str, Quantity]:
     return {f"{TRIPLETS[loss]}:": Rate(*map(int, counts)) for loss, counts in simulations.above_infonce.items()}
 
 
-def falls_to_zero(of: Simulations) -> Statement:
+def falls_to_zero(simulations: Simulations) -> Statement:
     """Dissipation is there while negatives are nearer, and is gone at last."""
-    nearer, at_last = least_before(of), least_at_last(of)
+    nearer, at_last = least_before(simulations), least_at_last(simulations)
     return every([bounded(nearer, 0.9), bounded(at_last, 0.01, above=False)])
 
 
-def quickly(of: Simulations) -> Statement:
+def quickly(simulations: Simulations) -> Statement:
     """Half of the dissipation is gone at a moderate gap, and most of it soon after."""
-    half, width = gap_at_half(of), gaps_of_the_fall(of)
+    half, width = gap_at_half(simulations), gaps_of_the_fall(simulations)
     return every(bounded(gap, radians(most), above=False, form=in_degrees) for gap, most in ((half, 45), (width, 30)))
 
 
@@ -183,7 +183,7 @@ SIMULATED_CLAIMS = (
         "negatives not dominant)”, which a summary of the paper names, is the wrong way round: the hardest negative is "
         "not dominant if τ is too high.",
         kind="theorem",
-        says=lambda of: bounded(rising_weights(of), 0, form=percent),
+        says=lambda simulations: bounded(rising_weights(simulations), 0, form=percent),
     ),
     paradigm_claim(
         key="dominates",
@@ -191,7 +191,7 @@ SIMULATED_CLAIMS = (
         text="The weight term puts the hardest negative in a dominant position (simulated angles).",
         criterion="At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the "
         "negatives. Half is our threshold: the paper names none.",
-        says=lambda of: bounded(hardest_weight(of, 0.05), HALF),
+        says=lambda simulations: bounded(hardest_weight(simulations, 0.05), HALF),
     ),
     paradigm_claim(
         key="ratio-arccon",
@@ -200,7 +200,7 @@ SIMULATED_CLAIMS = (
         criterion="Of the angles with the positive nearer than the negatives and a gradient that is not dissipated, "
         "the ratio is above 1 for more than 90%. The share is known up to the grid's squares through which a border "
         "runs.",
-        says=lambda of: bounded(ratio_above_one(of, "arccon"), 0.9, form=percent),
+        says=lambda simulations: bounded(ratio_above_one(simulations, "arccon"), 0.9, form=percent),
     ),
     paradigm_claim(
         key="ratio-met",
@@ -210,7 +210,7 @@ SIMULATED_CLAIMS = (
         criterion="By definition: the ratio is the distance to the hardest negative divided by the distance to the "
         "positive.",
         kind="theorem",
-        says=lambda of: bounded(median_ratio(of, "met"), 0),
+        says=lambda simulations: bounded(median_ratio(simulations, "met"), 0),
     ),
     inadequacy_claim(
         key="bound",
@@ -219,7 +219,7 @@ SIMULATED_CLAIMS = (
         "contrastive loss.",
         criterion="Without constants: with the papers' margins the loss is at least τ times InfoNCE, in at least 95% "
         "of the random configurations.",
-        says=lambda of: bounded(above_infonce(of), 0.95, form=percent),
+        says=lambda simulations: bounded(above_infonce(simulations), 0.95, form=percent),
     ),
 )
 """About the parts of gradients."""

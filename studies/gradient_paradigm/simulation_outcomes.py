@@ -61,7 +61,9 @@ class Simulations:
         """Write an .npz. The arrays of a mapping are named like `dissipation.infonce`."""
         arrays: dict[str, Any] = {}
         for name, value in vars(self).items():
-            arrays |= {f"{name}.{p}": of for p, of in value.items()} if isinstance(value, Mapping) else {name: value}
+            arrays |= (
+                {f"{name}.{p}": array for p, array in value.items()} if isinstance(value, Mapping) else {name: value}
+            )
         with atomic_file(folder / FILE) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
 

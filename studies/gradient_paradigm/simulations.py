@@ -151,7 +151,7 @@ def count_batches(seed: int, trials: int) -> dict[str, np.ndarray]:
     for pairs, dim in product(PAIRS, DIMENSIONS):
         size = min(1000, max(1, COORDINATES_PER_CHUNK // (pairs * dim)))
         for chunk in range(math.ceil(trials / size)):
-            u, v = (of[: trials - chunk * size] for of in draw(seed, pairs, dim, chunk, size))
+            u, v = (vectors[: trials - chunk * size] for vectors in draw(seed, pairs, dim, chunk, size))
             contrastive = INFONCE.temperature * _losses(INFONCE, u, v)
             for objective in holds:
                 holds[objective] += int((_losses(objective, u, v) >= contrastive).sum())

@@ -166,7 +166,7 @@ _MIXTURES = tuple(
 def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
     """Do components of different losses go together? Dissipation of one, weight of another, ratio of a third."""
     for losses in _MIXTURES:
-        objective = ObjectiveConfig.of("mixed", **{f"{c}_of": of for c, of in zip(COMPONENTS, losses, strict=True)})
+        objective = ObjectiveConfig.of("mixed", **{f"{c}_of": loss for c, loss in zip(COMPONENTS, losses, strict=True)})
         point = dict(zip(COMPONENTS, losses, strict=True))
         yield Row.at(point, ", ".join(MIXED[loss] for loss in losses)), recipes.self_supervised(objective)
 

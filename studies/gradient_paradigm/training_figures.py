@@ -51,7 +51,9 @@ def over_training(
     drawn = {}
     for heading, rows in panels.items():
         seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
-        drawn[heading] = {name: over_seeds(of) for name, of in seen.items() if of and min(map(len, of)) > 1}
+        drawn[heading] = {
+            name: over_seeds(tracks) for name, tracks in seen.items() if tracks and min(map(len, tracks)) > 1
+        }
     title = f"{results.table.numbered_title}: {caption}"
     if not any(drawn.values()):
         return None
@@ -157,16 +159,16 @@ def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
     return [subset for size in range(len(factors) + 1) for subset in combinations(factors, size)]
 
 
-def effect(factors: Sequence[str], of: Sequence[str]) -> dict[ActiveFactors, float]:
+def effect(factors: Sequence[str], chosen: Sequence[str]) -> dict[ActiveFactors, float]:
     """Weights of the cells whose sum is the effect of some factors: a main effect of one, an interaction of more.
 
     Raises:
-        ValueError: `of` is empty or has a name that is no factor.
+        ValueError: `chosen` is empty or has a name that is no factor.
     """
-    if not of or not set(of) <= set(factors):
-        raise ValueError(f"effect of {list(of)}; expected one or more of {list(factors)}")
+    if not chosen or not set(chosen) <= set(factors):
+        raise ValueError(f"effect of {list(chosen)}; expected one or more of {list(factors)}")
     cells = map(frozenset, subsets(factors))
-    return {cell: (-1.0) ** len(set(of) - cell) / 2 ** (len(factors) - 1) for cell in cells}
+    return {cell: (-1.0) ** len(set(chosen) - cell) / 2 ** (len(factors) - 1) for cell in cells}
 
 
 def effects_of_components(results: TableResults) -> pandas.DataFrame:
@@ -179,12 +181,12 @@ def effects_of_components(results: TableResults) -> pandas.DataFrame:
         points = {row.key: row.point for row in results.table.rows if row.point["loss"] == loss}
         cells = {frozenset(point["components"]): key for key, point in points.items()}  # type: ignore[arg-type]
         factors = [name for name in COMPONENTS if any(name in cell for cell in cells)]
-        for of in subsets(factors)[1:]:
-            weights = {cells.get(cell, ""): weight for cell, weight in effect(factors, of).items()}
+        for chosen in subsets(factors)[1:]:
+            weights = {cells.get(cell, ""): weight for cell, weight in effect(factors, chosen).items()}
             fewest = min(len(results.runs.get(row, ())) for row in weights)
             contrast = results.contrast(weights, "similarity")
-            if contrast is not None and (len(of) == 1 or fewest >= LEAST_SEEDS):
-                found[loss, " × ".join(of)] = contrast
+            if contrast is not None and (len(chosen) == 1 or fewest >= LEAST_SEEDS):
+                found[loss, " × ".join(chosen)] = contrast
     return compared(found)
 
 
@@ -193,7 +195,10 @@ def factorial_section(results: PresetResults) -> Section | None:
     table = results.finished_tables.get(TABLE)
     if table is None or not len(effects := effects_of_components(table)):
         return None
-    panels = {LOSS_NAMES[str(loss)]: as_intervals(of.droplevel(0)) for loss, of in effects.groupby(level=0, sort=False)}
+    panels = {
+        LOSS_NAMES[str(loss)]: as_intervals(loss_effects.droplevel(0))
+        for loss, loss_effects in effects.groupby(level=0, sort=False)
+    }
     lines = [(LOSS_NAMES[loss], name, difference(e).replace("\\", "")) for (loss, name), e in effects.iterrows()]
     title = "Effects of components on similarity"
     return Section(

@@ -33,7 +33,12 @@ def measured(terms: Sequence[tuple[float, Mapping[int, float]]]) -> Uncertain | 
     if min(len(found) for _, found in terms) < LEAST_SEEDS or not np.isfinite(list(values)).all():
         return None
     scores = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
-    return contrast([(weight, SampledScores(seeds, of, np.tile(of, (SAMPLES, 1)))) for weight, seeds, of in scores])
+    return contrast(
+        [
+            (weight, SampledScores(seeds, per_seed, np.tile(per_seed, (SAMPLES, 1))))
+            for weight, seeds, per_seed in scores
+        ]
+    )
 
 
 def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
@@ -44,8 +49,8 @@ def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
 
     def measure(run: RunResult) -> float | None:
         seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
-        if all(of and of[-1][0] == run.steps for of in seen):
-            return sum(of[-1][1] for of in seen)
+        if all(points and points[-1][0] == run.steps for points in seen):
+            return sum(points[-1][1] for points in seen)
         return None
 
     return measure
@@ -137,7 +142,7 @@ class ClaimResults:
     def each_above(self, rows: Sequence[str], less: Sequence[str], **how: Any) -> Combined:
         """Each row is above the other of its place; one row is compared with all others."""
         count = max(len(rows), len(less))
-        pairs = zip(*(of * (count if len(of) == 1 else 1) for of in map(list, (rows, less))), strict=True)
+        pairs = zip(*(keys * (count if len(keys) == 1 else 1) for keys in map(list, (rows, less))), strict=True)
         return every(self.above(row, other, **how) for row, other in pairs)
 
     def contrast(self, weights: Mapping[str, float], measure: Measure | None = None) -> Uncertain:
@@ -186,7 +191,7 @@ def some(parts: Iterable[Statement]) -> Combined:
 
 def every_chosen(parts: Sequence[Statement], left_out: Sequence[Statement]) -> Combined:
     """All statements hold, of items that a condition chose. Raises UntestedError if it chose none."""
-    note = f"left out: {'; '.join(of.text() for of in left_out)}" if left_out else ""
+    note = f"left out: {'; '.join(statement.text() for statement in left_out)}" if left_out else ""
     if not parts:
         raise UntestedError(note)
     return every(parts, note)

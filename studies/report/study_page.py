@@ -58,14 +58,16 @@ def write_study(results: PresetResults, output: Path) -> bool:
     papers = {paper.key: paper for study in studies for paper in study.papers}
     names = judged.paper.map(lambda key: papers[key].citation)
     names += judged.kind.eq("beyond the paper").map({True: ", beyond the paper", False: ""})
-    order = names.loc[judged.paper.sort_values(key=lambda of: of.map(list(papers).index), kind="stable").index].unique()
+    order = names.loc[
+        judged.paper.sort_values(key=lambda keys: keys.map(list(papers).index), kind="stable").index
+    ].unique()
     counts = pandas.crosstab(names, judged.status).reindex(order).reindex(columns=list(MARKS), fill_value=0)
     counts.columns = [capitalized(status) for status in MARKS]
     shown = {
         "record": results.record,
         "warnings": warnings_of(results),
         "counts": markdown_table(text_rows(counts.astype(str).rename_axis("Claims of").reset_index())),
-        "papers": [(papers[key], _claims(of)) for key, of in judged.groupby("paper", sort=False)],
+        "papers": [(papers[key], _claims(claims)) for key, claims in judged.groupby("paper", sort=False)],
         "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
     }
     drawn = {path: picture for section in sections for path, picture in section_pictures(section, "study").items()}

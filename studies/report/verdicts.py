@@ -184,7 +184,10 @@ def levels(statements: Collection[Statement], tests: int | None = None, level: f
             found = sum(decided(statement, level / max(tests - count, 1)) for statement in statements)
         return level / max(tests - count, 1)
 
-    return Levels(corrected(lambda of, at: of.holds_by(at, True) > 0), corrected(lambda of, at: of.fails_by(at) > 0))
+    return Levels(
+        corrected(lambda statement, at: statement.holds_by(at, True) > 0),
+        corrected(lambda statement, at: statement.fails_by(at) > 0),
+    )
 
 
 def verdict(statement: Statement, at: Levels = Levels()) -> Verdict:

@@ -56,15 +56,15 @@ def optima_differ(results: ClaimResults) -> Statement:
     tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in results.table.scores for row in rows)]
     if len(tasks) < 2:
         raise UntestedError
-    of = {task: replace(results, column=task) for task in tasks}
+    by_task = {task: replace(results, column=task) for task in tasks}
     best = {task: max(rows, key=lambda row: results.table.mean(row, task)) for task in tasks}
     gains = {
-        (task, row, less): of[task].above(row, less, bound=MARGIN, above=False)
+        (task, row, less): by_task[task].above(row, less, bound=MARGIN, above=False)
         for task, (row, less) in product(tasks, permutations(rows, 2))
     }
 
     def own(task: str, other: str) -> Bound:
-        found = of[task].above(best[task], best[other])
+        found = by_task[task].above(best[task], best[other])
         return replace(found, name=f"{task}, {found.name}")
 
     differ = [every([own(a, b), own(b, a)]) for a, b in combinations(tasks, 2) if best[a] != best[b]]

@@ -41,12 +41,12 @@ def score_curves(found: TableResults, columns: Sequence[str]) -> dict[str, dict[
         panels[column] = {
             name: [
                 (place, found.mean(row, column), *found.interval(row, column))
-                for place, row in enumerate(of)
+                for place, row in enumerate(keys)
                 if (row, column) in found.scores
             ]
-            for name, of in rows.items()
+            for name, keys in rows.items()
         }
-    return {column: of for column, of in panels.items() if any(of.values())}
+    return {column: curves for column, curves in panels.items() if any(curves.values())}
 
 
 def curves_section(key: str, results: PresetResults) -> Section | None:
@@ -74,8 +74,8 @@ def scores_section(results: PresetResults) -> Section | None:
     if found is None or not len(tests := against_random(found, pairs)):
         return None
     drawn = []
-    for share, of in tests.groupby(level=1, sort=False):
-        panels = {column: as_intervals(g.droplevel([0, 1])) for column, g in of.groupby(level=0, sort=False)}
+    for share, share_tests in tests.groupby(level=1, sort=False):
+        panels = {column: as_intervals(g.droplevel([0, 1])) for column, g in share_tests.groupby(level=0, sort=False)}
         title = f"{found.table.title}: {share:.0%} removed, less at random"
         caption = (
             f"{share:.0%} removed, less at random, with uncorrected 95% intervals. Filled: significant after "
@@ -129,7 +129,9 @@ def removed(runs: Sequence[RunResult], folder: Path) -> tuple[Values, Values] | 
     for run in runs:
         for stage in (stage for stage in run.chain if Run(folder / stage).stage == "prune"):
             layers = read_json(folder / stage / "pruning.json", dict)["layers"]
-            found.append([[1 - after / before for before, after in (of[kind] for of in layers)] for kind in UNITS])
+            found.append(
+                [[1 - after / before for before, after in (layer[kind] for layer in layers)] for kind in UNITS]
+            )
     if not found:
         return None
     heads, neurons = np.mean(found, axis=0)

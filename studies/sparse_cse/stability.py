@@ -105,7 +105,9 @@ def agreement(first: ByBatch, second: ByBatch, count: int, draws: int = DRAWS) -
     for kind, values in first.items():
         agreed = []
         for seed in range(draws):
-            one, other = (generator(seed, "two sets of batches").permutation(len(of)) for of in (values, second[kind]))
+            one, other = (
+                generator(seed, "two sets of batches").permutation(len(scores)) for scores in (values, second[kind])
+            )
             means = values[one[:count]].mean(0), second[kind][other[-count:]].mean(0)
             agreed.append(spearmanr(*means).statistic)
         mean, deviation = np.mean(agreed), np.std(agreed, ddof=1)
@@ -146,9 +148,9 @@ def agreements(pairs: dict[str, list[tuple[Units, Units]]]) -> pandas.DataFrame:
     ranking that is in that of the other, too (`shared`).
     """
     found = []
-    for what, of in pairs.items():
+    for what, unit_pairs in pairs.items():
         for name in UNIT_KINDS:
-            for pair in of:
+            for pair in unit_pairs:
                 first, second = (_ranked(units, name) for units in pair)
                 found.append((what, name, spearmanr(first, second).statistic, _shared(first, second)))
     return pandas.DataFrame(found, columns=["differs", "units", "correlation", "shared"])
