@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multitask.evaluation.statistics import LEVEL, holm
-from studies.report.claims import decided
+from studies.report.claims import decided, measured
 from studies.report.verdicts import Bound, Combined, Levels, Statement, Verdict, levels, verdict
 
 Above, Below = Bound, partial(Bound, above=False)
@@ -213,3 +213,8 @@ def test_the_number_that_decides_has_the_level_that_decides():
     shown = Some([Above("a", Known(9, 1)), Above("b", Known(0, 1))])
     assert shown.deciding(0.03, "shown")[1] == pytest.approx(0.015)  # type: ignore[index]
     assert Every(parts).deciding(0.03, NOT)[1] == pytest.approx(0.01)  # type: ignore[index]
+
+
+def test_a_measure_that_is_undefined_for_a_seed_decides_nothing():
+    assert measured([(1.0, {0: 0.1, 1: 0.3, 2: 0.2})]) is not None
+    assert measured([(1.0, {0: 0.1, 1: float("nan"), 2: 0.2})]) is None
