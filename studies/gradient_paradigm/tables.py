@@ -153,6 +153,25 @@ def with_components(recipes: Recipes, loss: str) -> Iterator[tuple[tuple[str, ..
 
 components = described_table("components", component_lines)
 
+
+def coefficient_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Is it the weight component that helps, or the smaller coefficient? Both change, one after the other."""
+    for loss, (uniformity, weight, _) in COMPONENT_SETTINGS.items():
+        if weight is None:
+            continue
+        for coefficient, on in ((uniformity, None), (1.0, None), (1.0, weight)):
+            objective = ObjectiveConfig.of(
+                loss, uniformity_weight=coefficient, **({} if on is None else {"weight": on})
+            )
+            row = Row.at(
+                {"loss": loss, "coefficient": coefficient, "weight": "on" if on else "off"},
+                f"{LOSS_NAMES[loss]}, λ {coefficient:g}{', weight' if on else ''}",
+            )
+            yield row, recipes.self_supervised(objective)
+
+
+coefficients = described_table("coefficients", coefficient_lines)
+
 MIXED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
 _MIXTURES = tuple(
     product(
@@ -296,6 +315,31 @@ def negative_lines(recipes: Recipes) -> Iterator[GridLine]:
 
 negatives = described_table("negatives", negative_lines)
 
+SLOWER = 50  # times smaller than the usual learning rate
+
+
+def break_condition_lines(recipes: Recipes) -> Iterator[GridLine]:
+    """Where a component should stop to matter: the ratio at a tiny learning rate, the weight among hard negatives only.
+
+    Each with and without the condition, and with a small and a large value of the component's parameter.
+    """
+    usual = recipes.views
+    rate = usual.optimizer.learning_rate / SLOWER
+    conditions = {
+        "ratio": {"none": usual, "tiny-rate": replace(usual, optimizer=replace(usual.optimizer, learning_rate=rate))},
+        "temperature": {"none": usual, "hardest": replace(usual, sampling=NegativesConfig("hardest"))},
+    }
+    for entry in ROWS["break-conditions"]:
+        parameter, condition = entry["parameter"], entry["condition"]
+        for value in entry["values"]:
+            objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
+            label = f"{component_label(parameter, value)}{entry['label']}"
+            config = replace(conditions[parameter][condition], objective=objective)
+            yield Row.at({"condition": condition, parameter: value}, label), recipes.pretrain(recipes.untuned, config)
+
+
+break_conditions = described_table("break-conditions", break_condition_lines)
+
 ARCHITECTURE_NAMES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
 DEPTHS = {
     "2x128": ("2 layers of 128", ShapeConfig(128, 2, 2, 512)),
@@ -356,8 +400,9 @@ TABLES = (
         decoupled,
         decoupled_long,
         components,
+        coefficients,
         mixed,
     ),
-    *(gradient, gradient_suites, few_negatives, batch_sizes, data_sizes, domains, negatives, shapes),
+    *(gradient, gradient_suites, break_conditions, few_negatives, batch_sizes, data_sizes, domains, negatives, shapes),
     architectures,
 )

@@ -34,6 +34,7 @@ QUIET, LOUD = 0.0005, 0.4
 """Standard deviations over seeds: of results that tell something, and of results that do not."""
 ON_SUITES, GRADIENT, DECOUPLED, LONG = "objectives-suites", "gradient", "decoupled", "objectives-long"
 SHAPES, FEW, SUPERVISED = "shapes", "few-negatives", "objectives-supervised"
+COEFFICIENTS, BREAKS = "coefficients", "break-conditions"
 REPORTED = tuple(map(str, range(1, 11)))
 NORMS = ("alignment gradient", "uniformity gradient")
 CLAIMS: list[Claim] = [claim for study in all_studies() if study.papers for claim in study.claims]
@@ -81,6 +82,8 @@ class Results:
             return 0.75 if holds or row.key not in MODIFIED.values() else 0.6
         if key == SUPERVISED:
             return 0.9 if (row.point["objective"] in MODIFIED.values()) == holds else 0.6
+        if key in (COEFFICIENTS, BREAKS):
+            return self.separate(key, row)
         if key in (SHAPES, FEW):
             return 0.4 if (row.point["objective"] == "infonce") != holds else 0.6
         if key in (ON_SUITES, LONG):
@@ -104,6 +107,14 @@ class Results:
         best = pruned(0.2 if task == "TREC" else 0.05, "score")
         left = 0.72 if row.point.get("criterion") == "score" else 0.5
         return 0.95 if row.key == best else 0.7 if row.key == WHOLE else left
+
+    def separate(self, key: str, row: Row) -> float:
+        """λ falls to 1, then the weight comes on, and each step helps; under a condition, no value matters."""
+        holds = self.shown != "its opposite"
+        if key == COEFFICIENTS:
+            steps = (row.point["coefficient"] == 1) + (row.point["weight"] == "on")
+            return 0.6 + (0.1 if holds else -0.1) * steps
+        return 0.6 if holds or {0.25, 0.05} & set(row.point.values()) else 0.8
 
     def reported(self, row: Row, task: str) -> float:
         """The report's score, but epoch round robin as good as the average loss; or the reverse, further apart."""
@@ -159,6 +170,8 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
             SHAPES,
             FEW,
             SUPERVISED,
+            COEFFICIENTS,
+            BREAKS,
             LONG,
             ON_SUITES,
             GRADIENT,

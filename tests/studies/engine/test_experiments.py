@@ -22,7 +22,7 @@ OTHERS = """batch-sizes batches best best-base best-parts components data-sizes 
 gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives objectives objectives-long
 objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own
 sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives frozen architectures
-objectives-supervised supervision equal-steps defaults"""
+objectives-supervised supervision equal-steps defaults coefficients break-conditions"""
 
 
 def test_no_table_is_lost_and_the_numbered_ones_come_first(recipes):

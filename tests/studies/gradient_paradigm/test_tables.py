@@ -23,6 +23,8 @@ from studies.gradient_paradigm.tables import (
     VARIED,
     architectures,
     batch_sizes,
+    break_conditions,
+    coefficients,
     components,
     data_sizes,
     decoupled,
@@ -75,6 +77,8 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes):
     ("make", "varied"),
     [
         (components, {"objective"}),
+        (coefficients, {"objective"}),
+        (break_conditions, {"objective", "optimizer", "sampling"}),
         (objectives, {"objective", "optimizer"}),
         (gradient, {"objective"}),
         (mixed, {"objective"}),
@@ -88,6 +92,34 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes):
 def test_rows_differ_in_what_is_compared_only(recipes, make, varied):
     found = list(configs(recipes, make).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+def test_coefficient_and_weight_change_one_after_the_other(recipes):
+    """The first and last form of each loss are rows of the table of components, in which both change at once."""
+    together = {node.config for node in components(recipes).models.values()}
+    found = list(configs(recipes, coefficients).values())
+    assert len(found) == 9
+    for usual, smaller, weighed in zip(found[::3], found[1::3], found[2::3], strict=True):
+        given = [dict(config.objective.parameters) for config in (usual, smaller, weighed)]
+        assert given[0] | {"uniformity_weight": 1.0} == given[1]
+        assert given[1] | {"weight": 0.05} == given[2]
+        assert usual in together
+        assert weighed in together
+        assert smaller not in together
+
+
+def test_a_condition_changes_one_setting_of_the_gradient_form(recipes):
+    found = configs(recipes, break_conditions)
+    for key, config in found.items():
+        condition, parameter = key.split(",")
+        usual = found[f"condition=none,{parameter}"]
+        if condition == "condition=tiny-rate":
+            assert config.optimizer.learning_rate == usual.optimizer.learning_rate / 50
+            config = replace(config, optimizer=usual.optimizer)
+        elif condition == "condition=hardest":
+            assert (config.sampling.negatives, config.sampling.negatives_kept) == ("hardest", 16)
+            config = replace(config, sampling=usual.sampling)
+        assert config == usual
 
 
 @pytest.mark.parametrize("name", ["small", "paradigm-roberta"])
