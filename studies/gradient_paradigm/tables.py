@@ -73,14 +73,14 @@ def supervised_lines(recipes: Recipes) -> Iterator[GridLine]:
         yield row, recipes.finetune(replace(usual, config=config))
 
 
-LONGER = 10  # times the usual steps
+LONGER, LONGEST = 10, 30  # times the usual steps
 SPARSER = 4  # times the usual steps between evaluations and probes, which would take a third of a long training
 
 
-def longer(recipes: Recipes) -> Recipes:
+def longer(recipes: Recipes, times: int = LONGER) -> Recipes:
     """The recipes with longer training from dropout views, evaluated and probed less often."""
     views = rescaled_intervals(recipes.views, SPARSER)
-    return replace(recipes, views=replace(views, epochs=LONGER * views.epochs))
+    return replace(recipes, views=replace(views, epochs=times * views.epochs))
 
 
 def rescaled_intervals(views: PretrainConfig, times: float) -> PretrainConfig:
@@ -115,6 +115,17 @@ decoupled = described_table(
     "decoupled", lambda recipes: decoupled_lines(replace(recipes, views=replace(recipes.views, epochs=SHORT_EPOCHS)))
 )
 decoupled_long = described_table("decoupled-long", lambda recipes: decoupled_lines(longer(recipes)))
+
+WITH_AND_WITHOUT = {
+    loss["key"]: loss["label"] for loss in ROWS["decoupled"] if loss["key"] in ("infonce", "align_uniform", "dcl")
+}
+"""The contrastive loss and those that lack its dissipation."""
+decoupled_longest = described_table(
+    "decoupled-longest",
+    lambda recipes: (
+        (row, node) for row, node in decoupled_lines(longer(recipes, LONGEST)) if row.key in WITH_AND_WITHOUT
+    ),
+)
 
 COMPONENTS = ("dissipation", "weight", "ratio")
 COMPONENT_SETTINGS: dict[str, tuple[float, float | None, float]] = {
@@ -295,10 +306,7 @@ def few_negatives_of(usual: PretrainConfig, count: int) -> PretrainConfig:
     return replace(usual, sampling=NegativesConfig("random", negatives_kept=count))
 
 
-DISSIPATING = {
-    loss["key"]: loss["label"] for loss in ROWS["decoupled"] if loss["key"] in ("infonce", "align_uniform", "dcl")
-}
-few_negatives = each_loss("few-negatives", "negatives", few_negatives_of, DISSIPATING)
+few_negatives = each_loss("few-negatives", "negatives", few_negatives_of, WITH_AND_WITHOUT)
 batch_sizes = each_loss("batch-sizes", "batch_size", batches_of)
 data_sizes = each_loss("data-sizes", "limit", limited_to)
 domains = each_loss("domains", "source", in_domain)
@@ -399,6 +407,7 @@ TABLES = (
         objectives_supervised,
         decoupled,
         decoupled_long,
+        decoupled_longest,
         components,
         coefficients,
         mixed,

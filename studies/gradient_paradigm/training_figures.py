@@ -218,5 +218,6 @@ SECTIONS = (
     long_section,
     partial(decoupling_section, "decoupled"),
     partial(decoupling_section, "decoupled-long"),
+    partial(decoupling_section, "decoupled-longest"),
     factorial_section,
 )

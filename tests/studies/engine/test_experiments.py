@@ -22,7 +22,8 @@ OTHERS = """batch-sizes batches best best-base best-parts components data-sizes 
 gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives objectives objectives-long
 objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own
 sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives frozen architectures
-objectives-supervised supervision equal-steps defaults coefficients break-conditions"""
+objectives-supervised supervision equal-steps defaults coefficients break-conditions
+decoupled-longest"""
 
 
 def test_no_table_is_lost_and_the_numbered_ones_come_first(recipes):
@@ -135,6 +136,10 @@ def test_the_long_tables_share_their_trainings():
         load_preset("small", tables=[key]).experiments[0].models for key in ("objectives-long", "decoupled-long")
     )
     assert [row for row in objectives if objectives[row] == decoupled.get(row)] == ["infonce", "met"]
+    longest = load_preset("small", tables=["decoupled-longest"]).experiments[0].models
+    assert [*longest] == ["infonce", "align_uniform", "dcl"]
+    assert all(replace(node.config, epochs=10) == decoupled[row].config for row, node in longest.items())
+    assert {node.config.epochs for node in longest.values()} == {30}
 
 
 # Tables: keys come from points, and rows that a key or a reader could not tell apart are refused.
