@@ -47,6 +47,11 @@ def listed(names: Iterable[object], most: int = 20) -> str:
     )
 
 
+def setting(name: str, flag: str) -> str:
+    """How to say how a file is written: in a tasks file, or to some commands with an option."""
+    return f"set {name} in the tasks file, or {flag} if the command has it"
+
+
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that are there more than once."""
     return [name for name, times in Counter(names).items() if times > 1]

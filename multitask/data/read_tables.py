@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated
+from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated, setting
 from multitask.data.tables import (
     MAX_LINE,
     ROWS_PER_BATCH,
@@ -107,11 +107,9 @@ def _rows_of_split(table: OpenTable, split: str) -> OpenTable:
 
 
 def _lines(path: Path, file_format: Format, _: OnProblem) -> OpenTable:
-    """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
-    rows = (
-        (number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, file_format.encoding), start=1)
-    )
-    return OpenTable(str(path), ("text",), rows)
+    """Each line of a text file as the column `text`; blank lines, too."""
+    lines = enumerate(text_lines(path, file_format.encoding), start=1)
+    return OpenTable(str(path), ("text",), ((number, {"text": line.rstrip("\r\n")}) for number, line in lines))
 
 
 def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
@@ -154,15 +152,15 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled (or set quotes = false in the tasks file, or --no-quotes)"
+                f"and quotes inside it to be doubled (or {setting('quotes = false', '--no-quotes')})"
             )
             continue
         if row is None:
             return
         if (end := skipped + reader.line_num) > line and not file_format.line_breaks:
             on_problem(
-                f"{path}:{line}: a quoted field goes on until line {end}; close its quote, or set "
-                "line_breaks = true in the tasks file, or --line-breaks"
+                f"{path}:{line}: a quoted field goes on until line {end}; close its quote, or "
+                f"{setting('line_breaks = true', '--line-breaks')}"
             )
         elif row:
             yield line, row

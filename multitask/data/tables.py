@@ -19,7 +19,7 @@ from pydantic import Field
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import MOST_NAMES, refuse_expansion
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated
+from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated, setting
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -214,7 +214,7 @@ class OpenTable:
             hint = did_you_mean(name, known)
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
                 there = f"the only column is {quote(self.columns[0])}"
-                hint = "; set separator in the tasks file, or --separator"
+                hint = f"; {setting('separator', '--separator')}"
             raise InputError(f"{self.name}: no column {plain(name)}; {there}{hint}")
 
 
@@ -239,6 +239,7 @@ MAX_LINE = 1 << 24
 """Bytes. A longer line is taken for a file that is not text by lines."""
 ROWS_PER_BATCH = 8192
 GZIP = ".gz"
+AS_UTF_8 = f"save the file as UTF-8, or {setting('encoding', '--encoding')}"
 UNSUSPECTED_BYTES = 1 << 21
 """Decompressed bytes from which on the file's own size counts: more blank lines would take many seconds."""
 
@@ -267,7 +268,9 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             try:
                 raw = file.readline(MAX_LINE + 1) if decoded is None else decoded.readline(MAX_LINE + 1).encode()
             except UnicodeError as error:
-                raise InputError(f"{path}: not {encoding} ({reason(error)}); set another encoding") from None
+                raise InputError(
+                    f"{path}: not {encoding} ({reason(error)}); {setting('another encoding', '--encoding')}"
+                ) from None
             except (OSError, EOFError, zlib.error) as error:
                 raise InputError(f"{path}: damaged or not a compressed file ({reason(error)})") from None
             if not raw:
@@ -288,12 +291,10 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not "
-            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file, or --encoding"
+            f"{encoding.upper()}; {AS_UTF_8}"
         ) from None
     if "\0" in text:
-        raise InputError(
-            f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file, or --encoding"
-        )
+        raise InputError(f"{place}: contains a NUL byte; {AS_UTF_8}")
     if "\r" in text and "\r" in text.removesuffix("\n").removesuffix("\r"):
         raise InputError(f"{place}: a carriage return within a line; end lines with LF or CRLF")
     return text

@@ -154,7 +154,7 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
             {"skip_rows": 3, "line_breaks": True},
             ["5 a 1", "6 b\nc 2"],
         ),
-        ("x.txt", " a,b \r\n\nc\u2028d", {}, ["1 a,b", "2 ", "3 c\u2028d"]),
+        ("x.txt", " a,b \r\n\nc\u2028d", {}, ["1  a,b ", "2 ", "3 c\u2028d"]),
         *(
             ("x.csv", "text;label\nZürich – ja;1,5\n".encode(encoding), {"separator": ";", "encoding": encoding}, None)
             for encoding in ("cp1252", "utf-16", "utf-16-le", "utf-8-sig")

@@ -138,15 +138,25 @@ def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
     ("name", "content", "column", "message"),
     [
         ("t.txt", "\n \n", None, "no sentence"),
-        ("t.txt", "\u00e9\n", None, r"save the file as UTF-8, or set encoding in the tasks file, or --encoding$"),
+        (
+            "t.txt",
+            "\u00e9\n",
+            None,
+            r"save the file as UTF-8, or set encoding in the tasks file, or --encoding if the command has it$",
+        ),
         ("t.csv", "body\nx\n", None, "--column"),
         (
             "t.csv",
             "body;x\ny;z\n",
             "body",
-            r'the only column is "body;x"; set separator in the tasks file, or --separator$',
+            r'the only column is "body;x"; set separator in the tasks file, or --separator if the command has it$',
         ),
-        ("t.csv", 'body\n"y\n', "body", r"quotes inside it to be doubled \(or .* or --no-quotes\)$"),
+        (
+            "t.csv",
+            'body\n"y\n',
+            "body",
+            r"quotes inside it to be doubled \(or .* or --no-quotes if the command has it\)$",
+        ),
         ("t.csv", "body,title\nx,y\n", "{titel}: {body}", r"t.csv: no column titel; .*; did you mean title\?$"),
         ("t.jsonl", '{"body": "x"}\n{"body": 3}\n', "body", "t.jsonl:2: body is 3"),
     ],

@@ -97,16 +97,18 @@ def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output)
         assert float(row["similar"]) == pytest.approx(pairs["similar"][i].value, abs=1e-4)
 
 
-def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path):
+def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path, caplog):
     (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
     predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv")
     assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Who made it?", "Why?"]
     assert [row["topic"] for row in read(tmp_path / "o.csv")] == [
         p.label for p in model.predict("topic", ["Who made it?", "Why?"])
     ]
-    (tmp_path / "i.txt").write_text("a film\ta movie\n")
+    (tmp_path / "i.txt").write_text("a film\ta movie\n\tone side is empty\r\nthe other one is\t\n")
     predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv")
-    assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
+    found = [(row["sentence1"], row["sentence2"]) for row in read(tmp_path / "o.csv")]
+    assert found == [("a film", "a movie"), ("", "one side is empty"), ("the other one is", "")]
+    assert "predicted 2 rows with an empty text (lines 2, 3)" in caplog.text
 
 
 def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
