@@ -4,7 +4,7 @@ The options of a command stand before its function, which imports what it needs:
 command waits for the packages of another one.
 """
 
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -109,20 +109,16 @@ def predict(options: Predict) -> None:
 
 def _predict_input(options: Predict, source: Path) -> None:
     from multitask.base.runs import locate_model
-    from multitask.data.tables import suffixes
     from multitask.models.multitask_model import MultitaskModel, tasks_for
     from multitask.tasks.declarations import chosen_tasks
-    from multitask.use.predict import common_format, predict_file, replaced_files_named
+    from multitask.use.predict import predict_file, replaced_files_named
 
     output = options.output or Path("-")
     folder = locate_model(options.model, best_on=options.best_on)
     model = MultitaskModel.load(folder, options.device, options.precision)
-    form = f".{options.input_format}"
     named = tasks_for(model, None, options.task)
-    declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
-    file_format = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
-    file_format = replace(file_format, separator=options.separator or file_format.separator)
-    read = options.text, file_format, form
+    declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else None
+    read = options.text, declared, options.separator, f".{options.input_format}"
     with replaced_files_named(output):
         predict_file(model, options.task, source, output, *read, options.probabilities, options.prefix)
     if output != Path("-"):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from minbert.errors import InputError
@@ -127,7 +128,9 @@ def _json_writer(file: IO[str], _columns: Sequence[str]) -> WriteRows:
 
 
 def _delimited_writer(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRows:
-    writer = csv.DictWriter(file, columns, delimiter=separator, lineterminator="\n")
+    # The writer puts quotes around a text with a carriage return only if rows end with one.
+    lines = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
+    writer = csv.DictWriter(lines, columns, delimiter=separator)
     writer.writeheader()
 
     def write(rows: Sequence[FileRow]) -> None:

@@ -149,7 +149,7 @@ class MultitaskModel(nn.Module):
             warn_of_empty_texts(texts)
             found |= predict_columns(self, texts, together)
         self.encoder.counts.warn(FRAME)
-        return found
+        return {name: found[name] for name in fitting}
 
     def predict_frame(
         self,

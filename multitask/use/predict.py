@@ -66,7 +66,8 @@ def predict_file(
     source: Path,
     output: Path,
     columns: Sequence[str] = (),
-    file_format: Format | None = None,
+    declared: Mapping[str, Task] | None = None,
+    separator: str | None = None,
     form: str = ".txt",
     probabilities: bool = False,
     prefix: str = "",
@@ -75,15 +76,18 @@ def predict_file(
 
     `tasks` are all tasks of the model whose columns the file has if none are named. A text file has a sentence a line,
     or the two of a pair with a tab between them. `-` stands for standard input, whose format is the suffix `form`, and
-    output. `columns` are those of the sentences, and `file_format` says how the file is written, if not as the tasks
-    declare. `probabilities` adds a column with the probability of each class, too; names of added columns begin with
-    `prefix`. Returns the number of rows. Raises InputError for no such task, a missing column, a value that is not
-    text, or an added column that the file has.
+    output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or as those of
+    the same tasks in `declared`; `separator` is what separates its fields, if it is another one. `probabilities` adds a
+    column with the probability of each class, too; names of added columns begin with `prefix`. Returns the number of
+    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
+    file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
     form = form if str(source) == "-" else suffixes(source)[0]
-    file_format = file_format or common_format([model.tasks[name] for name in named], form)
+    formats = {name: (declared or model.tasks)[name].file_format.of_form(form) for name in named}
+    file_format = _common_format(list(formats.values()))
+    file_format = replace(file_format, separator=separator or file_format.separator)
     read = partial(open_table, RowsFrom(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
     table = read()
     if form == ".txt" and all(model.tasks[name].pair for name in named):
@@ -93,7 +97,7 @@ def predict_file(
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
     _check_header(table, new)
-    groups = grouped({name: _contents(model.tasks[name], columns, table) for name in named})
+    groups = grouped({name: (_contents(model.tasks[name], columns, table), formats[name].missing) for name in named})
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len(set(map(model.reads, together))) for together in groups.values())
@@ -106,8 +110,10 @@ def predict_file(
             for (number, _), row in zip(block, rows, strict=True):
                 if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
-            for contents, together in groups.items():
-                texts = list(texts_of_rows(table, block, contents))
+                row.update(dict.fromkeys(new))  # in their order, whichever are predicted first
+            for (contents, missing), together in groups.items():
+                own = replace(table, format=replace(file_format, missing=missing))
+                texts = list(texts_of_rows(own, block, contents))
                 empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
                 predicted = predict_columns(model, list(zip(*texts, strict=True)), together, shown.add)
                 for name, answers in predicted.items():
@@ -121,9 +127,9 @@ def predict_file(
     return count
 
 
-def common_format(tasks: Sequence[Task], form: str) -> Format:
-    """How a file of a format is written, as far as the tasks' own declarations agree."""
-    first, *others = [task.file_format.of_form(form) for task in tasks]
+def _common_format(formats: Sequence[Format]) -> Format:
+    """How a file is written, as far as the tasks' own declarations agree."""
+    first, *others = formats
     same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
     return Format(**same)
 

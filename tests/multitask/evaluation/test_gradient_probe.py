@@ -23,6 +23,7 @@ from multitask.evaluation.gradient_probe import (
     signs,
     similar_pairs,
 )
+from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, build_objective, unit
 from multitask.training.settings import ObjectiveConfig
@@ -377,6 +378,21 @@ def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder)
     (identical,) = probe_checkpoint(without, [SENTENCES], objective, 20)
     assert not identical.closer.any()  # nothing is nearer than where it is
     assert first[0].closer.any()
+
+
+def test_dropout_of_several_batches_is_drawn_in_one_order(encoder, monkeypatch):
+    """Several threads encode what is more than a batch, and each of them would take masks from the same stream."""
+    monkeypatch.setitem(TOKENS_PER_BATCH, "cpu", 16)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 4, 4, 4, 4):
+            torch.set_num_threads(count)
+            batches = probe_checkpoint(encoder, [SENTENCES], build_objective("infonce", temperature=0.5), 20)
+            found.append(batches[0].dissipation)
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(found[0], again) for again in found[1:])
 
 
 def test_texts_that_come_again_are_left_out(encoder):

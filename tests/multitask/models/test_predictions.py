@@ -107,6 +107,10 @@ def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
     assert list(found["topic_probability_DESC"]) == [answer.probabilities["DESC"] for answer in expected]
     assert list(found["tags"]) == [answer.labels for answer in model.predict("tags", FRAME)]
     assert "new_topic" in model.predict_frame(found, ["topic"], prefix="new_")
+    order = ["topic", "same", "tags"]  # whichever share a pass of the encoder
+    again = model.predict_frame(FRAME.set_axis([2, 2, 0, 2]), order)
+    assert [name for name in again if name in order] == list(model.predict_all(FRAME, order)) == order
+    assert again["tags"].tolist() == found["tags"].tolist()
     with pytest.raises(InputError, match="has the column topic already"):
         model.predict_frame(found, ["topic"])
     with pytest.raises(InputError, match="no column two"):

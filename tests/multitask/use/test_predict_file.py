@@ -1,5 +1,6 @@
 """Predictions of a file: columns are kept in every format, and values equal those of the model's own `predict`."""
 
+import csv
 import datetime
 import gzip
 import json
@@ -127,6 +128,32 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
         found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
         assert found == pytest.approx(expected, abs=1e-5)
     assert asked != pytest.approx(twice, abs=1e-3)
+
+
+def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp_path):
+    """The first task has none, and the last one shares the columns of the first."""
+    model.tasks["tags"] = with_files(model.tasks["tags"], format=Format(missing=("n/a",)))
+    frame = pandas.DataFrame([{"question": text, "one": "a", "two": "b"} for text in ("n/a", "Who?", "")])
+    frame.to_csv(tmp_path / "i.csv", index=False)
+    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.jsonl", probabilities=True)
+    found, expected = pandas.DataFrame(read(tmp_path / "o.jsonl")), model.predict_frame(frame, probabilities=True)
+    assert list(found) == list(expected)
+    of_tags, of_topic = ([name for name in found if name.startswith(f"{task}_")] for task in ("tags", "topic"))
+    assert found.loc[0, of_tags].tolist() == found.loc[2, of_tags].tolist()
+    assert found.loc[0, of_topic].tolist() != found.loc[2, of_topic].tolist()
+    pandas.testing.assert_frame_equal(found[of_tags + of_topic], expected[of_tags + of_topic], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.tsv"])
+def test_a_carriage_return_in_a_text_ends_no_row(model, tmp_path, name):
+    texts = ["one\rtwo", "\r", "a\r\n", "b\r\nc"]
+    write(tmp_path / "i.jsonl", [{"question": text} for text in texts])
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / name)
+    with (tmp_path / name).open(newline="") as file:
+        assert file.readline().endswith("topic_probability\n")
+        rows = list(csv.reader(file, delimiter=SEPARATORS[Path(name).suffix]))
+    assert [row[0] for row in rows] == texts
+    assert list(pandas.read_csv(tmp_path / name, sep=SEPARATORS[Path(name).suffix])["question"]) == texts
 
 
 def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
