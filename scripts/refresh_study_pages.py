@@ -7,6 +7,7 @@ figures of all pages are drawn from the same files. results/claims.csv has all c
 
 results/contrasts.csv has the other differences that pages name. A line says what is compared: means of rows, with keys
 separated by "; ", less those of other rows, of a column, or of a measure of training. This script computes its numbers.
+results/costs.csv has the minutes and the machine of each table.
 """
 
 import re
@@ -119,6 +120,16 @@ def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
         number = results.contrast(weights, MEASURES[one.measure])
         found.append((number.value, *number.interval()))
     return listed.assign(**dict(zip(("value", "low", "high"), np.round(found, 6).T, strict=True)))
+
+
+def all_costs(pages: Path = PAGES) -> pandas.DataFrame:
+    """The minutes of each published table's stages, one after the other, by machine; tables share stages."""
+    found = []
+    for name in sorted(path.stem for path in (pages / "results").glob("*.parquet")):
+        for key, of in published(name, pages).finished_tables.items():
+            minutes = of.minutes or {"not recorded": np.nan}
+            found += [(name, key, round(spent, 1), machine) for machine, spent in minutes.items()]
+    return pandas.DataFrame(found, columns=["file", "table", "minutes", "machine"])
 
 
 def table(name: str, key: str) -> TableResults:
@@ -244,6 +255,7 @@ def refresh() -> None:
     verdicts = all_verdicts()
     write_text(PAGES / "results" / "claims.csv", verdicts.to_csv(index=False, lineterminator="\n"))
     write_text(PAGES / "results" / "contrasts.csv", all_contrasts().to_csv(index=False, lineterminator="\n"))
+    write_text(PAGES / "results" / "costs.csv", all_costs().to_csv(index=False, lineterminator="\n"))
     for page in sorted(PAGES.glob("*.md")):
         write_text(page, with_verdicts(read_text(page), verdicts))
 

@@ -174,6 +174,11 @@ class Run:
         return self._completed().seconds
 
     @property
+    def machine(self) -> str:
+        """The device or processor that computed it, for people."""
+        return str(read_json(self.folder / "inputs.json", dict).get("machine", ""))
+
+    @property
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()

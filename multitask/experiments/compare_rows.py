@@ -119,6 +119,15 @@ class TableResults:
         """Whether no finished row has more than one seed, so that nothing tells how much seeds differ."""
         return max(map(len, self.runs.values()), default=0) == 1
 
+    @property
+    def minutes(self) -> dict[str, float]:
+        """How long its runs took one after the other, by machine; runs of several rows count once."""
+        costs = {name: cost for runs in self.runs.values() for run in runs for name, cost in run.costs.items()}
+        found: dict[str, float] = {}
+        for seconds, machine in costs.values():
+            found[machine] = found.get(machine, 0.0) + seconds / 60
+        return found
+
     def scored(self, row: str, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
         """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= run.scores.keys())

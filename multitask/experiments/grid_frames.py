@@ -68,6 +68,8 @@ class RunFacts:
     """The start weights of its first stage, or `RANDOM_WEIGHTS`."""
     chain: tuple[str, ...] = ()
     """Names of all its runs, parents first."""
+    costs: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """Of all its runs, that with its scores included: seconds of wall time, and the machine. Rows may share runs."""
     sources: tuple[str, ...] = ()
     """What a pre-training reads; nothing of other stages."""
     measures: Mapping[str, str] = field(default_factory=dict)
@@ -296,7 +298,9 @@ def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:
             if run.model is not None and run.evaluation is not None:
                 scratch = any(_config(folder / name).get("from_scratch") for name in run.chain)
                 start = RANDOM_WEIGHTS if scratch else record.start
-                facts = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain)
+                needed = map(Run, (folder / name for name in dict.fromkeys((*run.chain, run.evaluation))))
+                costs = {one.folder.name: (one.seconds, one.machine) for one in needed}
+                facts = RunFacts(table.key, run.row, run.seed, run.model, run.evaluation, start, run.chain, costs)
                 yield RunResult.read(folder, facts, metrics)
 
 

@@ -365,6 +365,9 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
         chosen=", ".join(row.label for row in found.chosen_on_dev),
         overlaps=_overlaps(found),
         orderings=_orderings(found),
+        minutes=", ".join(
+            f"{minutes:,.1f} ({machine or 'unknown machine'})" for machine, minutes in found.minutes.items()
+        ),
     )
 
 

@@ -24,14 +24,14 @@ from multitask.experiments.table_definitions import PresetRecord
 from multitask.stages.settings import HELD_OUT
 from scripts.publish_results import publish, publish_runs
 from scripts.published_runs import unpack
-from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_verdicts, claims, with_verdicts
+from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_costs, all_verdicts, claims, with_verdicts
 from studies.report.claims import judge
 from tests.conftest import ROOT
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
-CLAIMS, CONTRASTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "contrasts"))
+CLAIMS, CONTRASTS, COSTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "contrasts", "costs"))
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
@@ -42,7 +42,7 @@ def test_a_page_has_the_verdicts_of_the_list(page):
 
 @pytest.mark.slow
 def test_the_lists_of_claims_and_contrasts_have_the_numbers_of_the_results():
-    for file, expected in ((CLAIMS, all_verdicts()), (CONTRASTS, all_contrasts())):
+    for file, expected in ((CLAIMS, all_verdicts()), (CONTRASTS, all_contrasts()), (COSTS, all_costs())):
         assert file.read_text(encoding="utf-8") == expected.to_csv(index=False, lineterminator="\n")
 
 

@@ -189,6 +189,15 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scor
     assert "Other_1 (reference)" in table
 
 
+def test_a_table_s_minutes_are_those_of_its_runs_and_a_shared_one_counts_once(reported, results):
+    """The rows have 2, 2 and 3 seeds, each with a training and an evaluation; the second row shares two trainings."""
+    names = {name for runs in results.runs.values() for run in runs for name in (*run.chain, run.evaluated)}
+    assert len(names) == 14
+    seconds = sum(Run(reported / name).seconds for name in names)
+    assert results.minutes == {"A processor": pytest.approx(seconds / 60)}
+    assert f"one after the other: {seconds / 60:.1f} (A processor)." in pages(reported)[1]
+
+
 def test_the_frame_of_scores_has_every_number_that_trainings_wrote(reported):
     found = parquet.read_table(reported.parent / "report" / "scores.parquet").to_pylist()
     assert {line["table"] for line in found} == {"3", "one", "figure2"}
