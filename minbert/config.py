@@ -139,7 +139,8 @@ class BertConfig:
 
         Raises:
             OtherArchitectureError: not a BERT or RoBERTa, or a variant that this encoder does not compute.
-            InputError: values of the wrong type, or sizes that do not fit together.
+            InputError: values of the wrong type, sizes that do not fit together, or positions that transformers, which
+                computes other variants, leaves out without an error since version 5.
         """
         supported = {
             "model_type": tuple(ARCHITECTURES),
@@ -151,7 +152,8 @@ class BertConfig:
         for key, accepted in supported.items():
             value = values.get(key, None if key == "model_type" else accepted[0])
             if value not in accepted:
-                raise OtherArchitectureError(
+                refused = InputError if key == "position_embedding_type" else OtherArchitectureError
+                raise refused(
                     f"{source}: {key} is {value!r:.60}; this encoder computes {' or '.join(map(repr, accepted))}"
                 )
         known = {field.name for field in fields(cls)}

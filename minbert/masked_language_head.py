@@ -4,6 +4,7 @@ Source: Devlin et al. 2019, section 3.1 (arXiv 1810.04805). The output matrix is
 """
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +26,8 @@ NAMES = {
     "norm.bias": ("cls.predictions.transform.LayerNorm.bias", "lm_head.layer_norm.bias"),
     "bias": ("cls.predictions.bias", "lm_head.bias"),
 }
+DECODERS = ("cls.predictions.decoder", "lm_head.decoder")
+"""Where a checkpoint may store the output matrix and the bias once more, or others."""
 
 
 class MaskedLanguageHead(nn.Module):
@@ -46,7 +49,8 @@ class MaskedLanguageHead(nn.Module):
         names = {ours: next((name for name in theirs if name in tensors), None) for ours, theirs in NAMES.items()}
         found = {ours: tensors[name].float() for ours, name in names.items() if name is not None}
         own = head.state_dict()
-        if set(found) == set(own) and all(found[name].shape == own[name].shape for name in own):
+        fits = set(found) == set(own) and all(found[name].shape == own[name].shape for name in own)
+        if fits and _is_tied(tensors, found["bias"]):
             refuse_not_finite(found, weights_file(folder))
             head.load_state_dict(found)
         else:
@@ -61,3 +65,11 @@ class MaskedLanguageHead(nn.Module):
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """Hidden states [tokens, hidden], word embeddings [vocabulary, hidden] -> scores [tokens, vocabulary]."""
         return linear(self.norm(gelu(self.transform(hidden))), word_embeddings, self.bias)
+
+
+def _is_tied(tensors: Mapping[str, Tensor], bias: Tensor) -> bool:
+    """Whether the output matrix is the word embeddings; `tie_word_embeddings: false` stores another, and its bias."""
+    words = next(tensor for name, tensor in tensors.items() if name.endswith("embeddings.word_embeddings.weight"))
+    own = {"weight": words.float(), "bias": bias}
+    again = [(tensors.get(f"{name}.{kind}"), tensor) for name in DECODERS for kind, tensor in own.items()]
+    return all(other is None or torch.equal(other.float(), tensor) for other, tensor in again)

@@ -5,6 +5,7 @@ that comes with a model.
 """
 
 import inspect
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -65,7 +66,10 @@ class TransformersModel(nn.Module):
             max_length,
             getattr(model.config, "matryoshka_dimensions", None),
         )
-        self.has_types = "token_type_ids" in inspect.signature(model.forward).parameters
+        # Without weights of their own for types, GPT-2 and XLM would add the embedding of a word.
+        self.has_types = "token_type_ids" in inspect.signature(model.forward).parameters and any(
+            re.search("token_type|seg_embed", name) for name, _ in model.named_parameters()
+        )
         self.frozen = 0
         self.recomputes = False
 

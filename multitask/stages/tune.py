@@ -56,7 +56,8 @@ class Range:
 
     def suggest(self, trial: Any, name: str) -> Any:
         """The value of one of Optuna's trials."""
-        suggest = trial.suggest_int if isinstance(self.low, int) else trial.suggest_float
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        suggest = trial.suggest_int if whole else trial.suggest_float
         return suggest(name, self.low, self.high, log=self.log)
 
 

@@ -29,9 +29,10 @@ SHAPE = (2, 24, 3, 40, 40, 2)
 CLASSES = {"bert": BertForMaskedLM, "roberta": RobertaForMaskedLM}
 
 
-def save_reference(folder: Path, model_type: str) -> nn.Module:
+def save_reference(folder: Path, model_type: str, tied: bool = True) -> nn.Module:
     """A masked language model of transformers with every parameter drawn at random, saved."""
     base = random_reference(model_type, *SHAPE)
+    base.config.tie_word_embeddings = tied
     model = CLASSES[model_type](base.config).eval()
     model.base_model.load_state_dict(base.state_dict(), strict=False)
     generator = torch.Generator().manual_seed(7)
@@ -82,6 +83,24 @@ def test_a_head_that_does_not_fit_is_not_taken_in_part(tmp_path, damage):
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(lost)}
     rewrite(tmp_path, tensors)
     assert_fresh(load(tmp_path)[1])
+
+
+@pytest.mark.parametrize("model_type", CLASSES)
+def test_a_head_with_an_output_matrix_of_its_own_is_not_taken_without_it(model_type, tmp_path):
+    model = save_reference(tmp_path, model_type, tied=False)
+    assert_fresh(load(tmp_path)[1])
+    words = model.base_model.embeddings.word_embeddings.weight
+    with torch.no_grad():
+        model.get_output_embeddings().weight.copy_(words)
+        model.get_output_embeddings().bias.zero_()
+    model.save_pretrained(tmp_path)
+    assert_fresh(load(tmp_path)[1])  # the bias is another
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("predictions.bias", "lm_head.bias")):
+                parameter.zero_()
+    model.save_pretrained(tmp_path)
+    assert_same_scores(tmp_path, model)
 
 
 @pytest.mark.parametrize("model_type", CLASSES)

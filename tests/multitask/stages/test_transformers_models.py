@@ -1,5 +1,6 @@
 """Encoders of other architectures: values are transformers', trainings resume to the bit, and exports compute alike."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -12,11 +13,12 @@ import torch
 from safetensors.torch import load_file
 
 from minbert.errors import InputError
+from minbert.files import write_json
 from multitask.base.device import PROCESSOR
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import tokenise
 from multitask.models.multitask_model import load_model, outputs
-from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
@@ -50,6 +52,8 @@ CONFIGS = {
     "t5": transformers.T5Config(vocab_size=600, d_model=24, d_kv=6, d_ff=48, num_layers=2, num_heads=4),
     "mpnet": transformers.MPNetConfig(**OFFSET),
     "roberta-prelayernorm": transformers.RobertaPreLayerNormConfig(**OFFSET),
+    # Its token types would be words.
+    "gpt2": transformers.GPT2Config(vocab_size=600, n_embd=24, n_layer=2, n_head=4, n_positions=64, pad_token_id=0),
 }
 
 
@@ -194,6 +198,18 @@ def test_what_transformers_cannot_do_is_refused(folders, tiny_encoder, tmp_path)
     shutil.copy(tiny_encoder / "tokenizer.json", tmp_path)
     with pytest.raises(InputError, match="its encoder alone is not there for bart"):
         SentenceEncoder.load(tmp_path, pooling="mean", **EXACT)
+
+
+def test_positions_that_transformers_leaves_out_are_refused(tiny_encoder, tmp_path):
+    shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"position_embedding_type": "relative_key"}
+    write_json(tmp_path / "config.json", config)
+    for modules in (False, True):
+        if modules:
+            kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+            write_json(tmp_path / "modules.json", [{"type": f"x.{kind}", "path": path} for kind, path in kinds.items()])
+        with pytest.raises(InputError, match=r"config\.json: position_embedding_type is 'relative_key'; this encoder"):
+            load_encoder(tmp_path, pooling="mean", **EXACT)
 
 
 REFUSED = {

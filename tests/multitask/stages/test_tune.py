@@ -72,6 +72,11 @@ def scripted(monkeypatch) -> None:
     monkeypatch.setattr(tune, "STARTUP", 1)
 
 
+def test_a_range_of_whole_numbers_has_two_whole_ends():
+    drawn = SimpleNamespace(suggest_int=lambda *_, **__: "whole", suggest_float=lambda *_, **__: "any")
+    assert [Range(*ends).suggest(drawn, "x") for ends in ((0, 3), (0, 0.5), (0.5, 3))] == ["whole", "any", "any"]
+
+
 def test_trials_follow_from_the_seed_even_if_stopped(search):
     whole = table(search("whole"), (4, None))
     assert [trial["state"] for trial in whole] == ["complete"] * 4
