@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from multitask.base.errors import exit_at_once
+from multitask.base.errors import Terminated, exit_at_once
 
 
 def run() -> int:
@@ -11,7 +11,10 @@ def run() -> int:
     signal.signal(signal.SIGINT, exit_at_once)
     from multitask.cli.main import main
 
-    code = main()
+    try:
+        code = main()
+    except Terminated:
+        signal.raise_signal(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the code stands while Python shuts down
     return code
 

@@ -26,6 +26,10 @@ class Interrupted(Exception):  # noqa: N818 - a request from outside, not an err
         self.signal_number = signal_number
 
 
+class Terminated(BaseException):
+    """SIGTERM reached a command that saves no state: it removes what is half-written, then the signal ends it."""
+
+
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
     """Collect SIGTERM and SIGINT within the block instead of stopping; the same signal again stops as usual."""
@@ -52,6 +56,12 @@ def exit_at_once(number: int, _frame: object) -> None:
 
 
 def raise_interrupts() -> None:
-    """From now on, Ctrl-C raises KeyboardInterrupt in place of `exit_at_once`."""
+    """From now on, Ctrl-C raises KeyboardInterrupt in place of `exit_at_once`, and SIGTERM `Terminated`."""
+
+    def terminate(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
     if signal.getsignal(signal.SIGINT) is exit_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, terminate)

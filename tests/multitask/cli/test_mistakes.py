@@ -120,12 +120,38 @@ def test_ctrl_c_while_settings_are_built_is_exit_code_130():
 
 def test_ctrl_c_while_a_command_runs_is_exit_code_130(monkeypatch):
     monkeypatch.setattr("multitask.tasks.check.check_data", lambda *_: signal.raise_signal(signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         monkeypatch.setattr("sys.argv", ["multitask", "data", "check", "data"])
         assert run() == 130
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+WRITING = """
+import os, signal, sys
+from pathlib import Path
+import multitask.tasks.check
+from minbert.files import atomic_file
+from multitask.__main__ import run
+
+def write(*_):
+    with atomic_file(Path("out")) as path:
+        path.write_text("half")
+        assert len(os.listdir()) == 1
+        signal.raise_signal(signal.SIGTERM)
+
+multitask.tasks.check.check_data = write
+sys.argv[1:] = ["data", "check", "data"]
+sys.exit(run())
+"""
+
+
+def test_what_sigterm_ends_leaves_nothing_half_written(tmp_path):
+    done = subprocess.run([sys.executable, "-c", WRITING], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 # Damaged settings and arguments of any kind are one printable line, never a traceback.
