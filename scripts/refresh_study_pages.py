@@ -57,6 +57,7 @@ MEASURES: Mapping[str, Measure | None] = {
     "first score": lambda run: run.curve(SCORE)[0],
     "gain": lambda run: float(np.nanmax(run.curve(SCORE)) - run.curve(SCORE)[0]),
     "closer to positive": last("closer to positive", "held-out sentences"),
+    "hardest negative push": last("hardest negative push", "held-out sentences"),
 }
 """What contrasts.csv can compare."""
 UNFINISHED = {"multitask-report-medium"}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SEEDS, DEVIATION, MARGIN = 7, 0.008, 0.01
 """How a difference varies over seeds."""
-EFFECTS = {"0": (0.0,), "+0.003": (0.003,), "+0.010": (0.01,), "half +0.050, half 0": (0.05, 0.0)}
+EFFECTS = {"0": (0.0,), "+0.003": (0.003,), "+0.010": (0.01,), "+0.050, every second one 0": (0.05, 0.0)}
 """True differences of a paper's claims."""
 VERDICTS: tuple[Verdict, ...] = ("shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open")
 
