@@ -148,16 +148,18 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
     names = tasks_for(model, None, options.task)
     if options.input is None:
         return load_split(model, data, options.split, names, labelled=True)
-    if len(names) > 1:
-        raise InputError(f"--input needs --task: the model has {', '.join(names)}")
-    task = model.tasks[names[0]]
-    task = task.reading(options.text) if options.text else task
-    task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
-    declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
-    file_format = declared.file_format.of_form(suffixes(options.input)[0])
-    file_format = replace(file_format, separator=options.separator or file_format.separator)
-    source = RowsFrom(str(options.input), format=file_format)
-    return {task.name: model.tokenised(task.name, read_examples(task, source, labelled=True))}
+    if len(names) > 1 and (options.label or options.text):
+        raise InputError(f"--label and --text need one --task: the model has {', '.join(names)}")
+    found = {}
+    for task in map(model.tasks.__getitem__, names):
+        task = task.reading(options.text) if options.text else task
+        task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
+        declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
+        file_format = declared.file_format.of_form(suffixes(options.input)[0])
+        file_format = replace(file_format, separator=options.separator or file_format.separator)
+        source = RowsFrom(str(options.input), format=file_format)
+        found[task.name] = model.tokenised(task.name, read_examples(task, source, labelled=True))
+    return found
 
 
 def _evaluate_suite(options: Evaluate) -> None:

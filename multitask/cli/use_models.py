@@ -239,7 +239,8 @@ class Mine(_Written, HardNegatives, Computing, PoolingOption, ModelOption):
     """
 
     pairs: str = field(kw_only=True, metadata=POSITIONAL)
-    """Table of pairs (csv, tsv, jsonl, parquet, xlsx), or a source of `pretrain` in --data: quora, nli or pairs."""
+    """Table of pairs (csv, tsv, jsonl, parquet, xlsx), text file with two sentences a line and a tab between them, or a
+    source of `pretrain` in --data: quora, nli or pairs."""
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write: csv, tsv, jsonl or parquet."""
     corpus: Path | None = None

@@ -77,6 +77,20 @@ def open_table(
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
+def open_pairs(source: RowsFrom, file_format: Format, form: str = "") -> OpenTable:
+    """Open a text file of pairs: two sentences a line, with a tab between them; the columns sentence1 and sentence2."""
+    table, columns = open_table(source, file_format, form=form), ("sentence1", "sentence2")
+
+    def rows() -> Iterator[tuple[int, FileRow]]:
+        for number, row in table.rows:
+            parts = row["text"].split("\t")
+            if len(parts) != 2:
+                raise InputError(f"{table.place(number)}: expected two sentences with a tab between them")
+            yield number, dict(zip(columns, map(str.strip, parts), strict=True))
+
+    return replace(table, columns=columns, rows=rows())
+
+
 def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
     """Whether rows are a pandas data frame."""
     return "pandas" in sys.modules and isinstance(rows, sys.modules["pandas"].DataFrame)

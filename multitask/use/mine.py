@@ -27,7 +27,7 @@ from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import RowNumbers
 from multitask.data.messages import listed, logger
-from multitask.data.read_tables import open_table
+from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import Format, RowsFrom
 from multitask.data.texts import in_words, template, texts_of_rows, with_content
 from multitask.data.write_tables import table_writer
@@ -51,15 +51,18 @@ def read_pairs(
 ) -> tuple[PositivePairs, bool]:
     """Pairs of a table, or of a source of `pretrain` in a data folder; and whether they are known to mean the same.
 
-    Rows with a blank sentence are left out. The default columns are those of triplets or of pairs. Raises InputError if
-    there is no pair, or if columns are named of a source, which has its own.
+    Rows with a blank sentence are left out, with a warning. The default columns are those of triplets or of pairs; of a
+    text file, they are the two sentences of a line with a tab between them. Raises InputError if there is no pair, or
+    if columns are named of a source, which has its own.
     """
     if name in PAIRED:
         if columns:
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         source = source_named(name, data, option="pairs")
         return list(zip(*source.rows(negative_pairs=False).sentences[:2], strict=True)), source.same_meaning
-    table = unlabelled(open_table(RowsFrom(name), file_format))
+    file = RowsFrom(name)
+    lines = file.form == ".txt" and not file_format.separator
+    table = unlabelled((open_pairs if lines else open_table)(file, file_format))
     if not columns:
         columns = next((c for c in (Triplets.columns[:2], Pairs.columns) if set(c) <= set(table.columns)), ())
         if not columns:
@@ -68,7 +71,9 @@ def read_pairs(
             )
     templates = [template(column).content for column in columns]
     table.require([column for made in templates for column in made.columns])
-    found = [row for row in texts_of_rows(table, table.rows, templates) if all(row)]
+    read = [(row[0], texts) for row in table.rows for texts in texts_of_rows(table, [row], templates)]
+    table.warn("left out", "without two sentences", [number for number, texts in read if not all(texts)])
+    found = [texts for _, texts in read if all(texts)]
     if not found:
         raise InputError(f"{name}: no pair; expected at least one with two sentences")
     return found, False

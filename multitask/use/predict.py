@@ -16,8 +16,8 @@ from multitask.base.progress import RowsDone
 from multitask.base.runs import is_run, locate_model
 from multitask.data.examples import LabelledData
 from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
-from multitask.data.read_tables import open_table
-from multitask.data.tables import ROWS_PER_BATCH, FileRow, Format, OpenTable, RowsFrom, suffixes
+from multitask.data.read_tables import open_pairs, open_table
+from multitask.data.tables import ROWS_PER_BATCH, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, write_predictions
@@ -88,11 +88,11 @@ def predict_file(
     formats = {name: (declared or model.tasks)[name].file_format.of_form(form) for name in named}
     file_format = _common_format(list(formats.values()))
     file_format = replace(file_format, separator=separator or file_format.separator)
-    read = partial(open_table, RowsFrom(STANDARD_INPUT if str(source) == "-" else str(source)), file_format, form=form)
+    place, lines = STANDARD_INPUT if str(source) == "-" else str(source), form == ".txt" and not file_format.separator
+    pairs = lines and all(model.tasks[name].pair for name in named)
+    read = partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form)
     table = read()
-    if form == ".txt" and all(model.tasks[name].pair for name in named):
-        table = _table_of_pairs(table)
-    columns = columns or (table.columns if form == ".txt" else ())
+    columns = columns or (table.columns if lines else ())
     named = named if tasks else _fitting(model, named, columns, table)
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
@@ -142,19 +142,6 @@ def _check_header(table: OpenTable, new: Sequence[str]) -> None:
         raise InputError(f"two predicted columns are called {twice[0]}; predict these tasks in two calls, with --task")
     if clash := sorted(set(new) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
-
-
-def _table_of_pairs(table: OpenTable) -> OpenTable:
-    columns = ("sentence1", "sentence2")
-
-    def rows() -> Iterator[tuple[int, FileRow]]:
-        for number, row in table.rows:
-            parts = row["text"].split("\t")
-            if len(parts) != 2:
-                raise InputError(f"{table.place(number)}: expected two sentences with a tab between them")
-            yield number, dict(zip(columns, map(str.strip, parts), strict=True))
-
-    return replace(table, columns=columns, rows=rows())
 
 
 def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: OpenTable) -> list[str]:

@@ -251,6 +251,19 @@ def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_pat
     assert found["tasks"]["sentiment"]["matthews"] is None
 
 
+def test_a_file_is_scored_on_several_tasks_as_on_each(run, tmp_path, capsys):
+    rows = "How old?,What age?,1,4.5\nA cat.,A dog.,0,1.5\nWho?,Which man?,1,4\nWhy?,It rains.,0,0.5\n"
+    (tmp_path / "i.csv").write_text(f"sentence1,sentence2,is_duplicate,similarity\n{rows}")
+    scores = {}
+    for tasks in (["paraphrase", "similarity"], ["paraphrase"], ["similarity"]):
+        arguments = ["--input", tmp_path / "i.csv", "--separator", ",", "--output", tmp_path / "o.json", *CPU]
+        assert call("evaluate", "--model", run, "--task", *tasks, *arguments) == 0
+        scores["+".join(tasks)] = json.loads((tmp_path / "o.json").read_text())["tasks"]
+    assert scores["paraphrase+similarity"] == scores["paraphrase"] | scores["similarity"]
+    assert call("evaluate", "--model", run, "--input", tmp_path / "i.csv", "--label", "x", *CPU) == 2
+    assert "--label and --text need one --task" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("tasks", [["paraphrase"], ["similarity", "sentiment"], ["paraphrase", "sentiment"]])
 def test_tables_of_classes_are_those_of_the_named_tasks(run, tasks, capsys):
     assert call("evaluate", "--model", run, "--task", *tasks, *CPU) == 0

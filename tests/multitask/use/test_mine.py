@@ -189,12 +189,16 @@ def test_words_of_templates_hide_neither_anchors_nor_positives(column, tmp_path)
         assert found == {f"{before}{other}" for other in texts if other not in known[text]}
 
 
-def test_pairs_of_tables_and_of_sources(tmp_path, small_data):
+def test_pairs_of_tables_and_of_sources(tmp_path, small_data, caplog):
     (tmp_path / "t.jsonl").write_text(
         '{"q": "a", "sentence1": "b", "sentence2": "c"}\n{"q": "", "sentence1": "d", "sentence2": "e"}'
     )
     assert read_pairs(str(tmp_path / "t.jsonl"), (), small_data)[0] == [("b", "c"), ("d", "e")]
+    assert not caplog.messages
     assert read_pairs(str(tmp_path / "t.jsonl"), ("q", "sentence2"), small_data)[0] == [("a", "c")]
+    assert caplog.messages == [f"{tmp_path / 't.jsonl'}: left out 1 row without two sentences (line 2)"]
+    (tmp_path / "t.txt").write_text("a b\tc\n\td\n")
+    assert read_pairs(str(tmp_path / "t.txt"), (), small_data)[0] == [("a b", "c")]
     (tmp_path / "t.csv").write_text("sent0,sent1\n,a\n")
     with pytest.raises(InputError, match="no pair"):
         read_pairs(str(tmp_path / "t.csv"), (), small_data)

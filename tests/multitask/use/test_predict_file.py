@@ -112,6 +112,18 @@ def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path,
     assert "predicted 2 rows with an empty text (lines 2, 3)" in caplog.text
 
 
+def test_a_text_file_with_a_separator_is_a_table(model, tmp_path):
+    """The tasks read their own columns, not all of them."""
+    (tmp_path / "i.txt").write_text("one;two;question\na film;a movie;Why?\n")
+    predict_file(model, ["topic", "same"], tmp_path / "i.txt", tmp_path / "o.csv", separator=";")
+    predict_file(model, ["same"], tmp_path / "i.txt", tmp_path / "p.csv", separator=";")
+    (row,), (same,) = read(tmp_path / "o.csv"), read(tmp_path / "p.csv")
+    assert row["same_probability"] == same["same_probability"]
+    for name, text in (("topic", "Why?"), ("same", ("a film", "a movie"))):
+        expected = model.predict(name, [text])[0].probability
+        assert float(row[f"{name}_probability"]) == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
     texts = [row["question"] for row in ROWS]
     asked, again, twice = (
