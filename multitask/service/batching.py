@@ -115,7 +115,7 @@ RequestBatch = list[tuple[RequestJob, list[RequestTokens]]]
 
 
 class Batcher:
-    """Embeds the inputs of requests. At most `most_waiting` inputs wait. The encoder is in eval mode."""
+    """Embeds the inputs of requests. At most `most_waiting` wait, or one request. The encoder is in eval mode."""
 
     def __init__(self, encoder: SentenceEncoder, most_waiting: int, metrics: Metrics) -> None:
         self.encoder = encoder
@@ -163,7 +163,8 @@ class Batcher:
         `finish` maps the embeddings, [inputs, hidden] fp32 on the device, and the number of tokens to the answer. It is
         called in the computing thread. Raises QueueFull.
         """
-        if self._closed or self.waiting + len(inputs) > self.most_waiting:
+        # Each way in which a model's tasks read a text is an input, so one request may have more than fit.
+        if self._closed or (self.waiting and self.waiting + len(inputs) > self.most_waiting):
             raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))
         loop = asyncio.get_running_loop()
         job = RequestJob(deque(inputs), len(inputs), finish, loop.create_future())

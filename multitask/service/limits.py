@@ -4,7 +4,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from minbert.errors import InputError
 from minbert.settings import Count, settings
 
 
@@ -19,11 +18,7 @@ class Limits:
     body: Count = 4 * 2**20
     """Largest body of a request, in bytes."""
     queue: Count = 4096
-    """Most texts that wait for each model. A request that does not fit is answered with 503 and Retry-After."""
+    """Most texts that wait for each model; a text counts for each way in which tasks read it. A request that does not
+    fit is answered with 503 and Retry-After, unless nothing waits."""
     timeout: Annotated[float, Field(ge=0.001)] = 30.0
     """Seconds until a request that is still waiting is answered with 504."""
-
-    def __post_init__(self) -> None:
-        most = self.texts + self.texts // 2  # of a pair: each text alone, and both as one
-        if self.queue < most:
-            raise InputError(f"queue is {self.queue}; expected at least {most}, which a request may need")

@@ -11,7 +11,7 @@ from tokenizers.normalizers import Replace
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.service.batching import Batcher, Metrics
+from multitask.service.batching import Batcher, Metrics, QueueFull
 from tests.multitask.service.conftest import Gated
 
 WORDS = ["time", "band", "good", "movie", "film", "man", "woman", "the", "a", "of"]
@@ -137,6 +137,25 @@ def test_the_rest_of_a_request_that_is_cancelled_half_way_is_dropped(gated):
 
     queue(gated, test)
     assert sum(gated.batches) < 900
+
+
+def test_one_request_may_be_larger_than_the_queue(gated):
+    """Otherwise a model whose tasks read texts in many ways would never answer it."""
+    gated.gate.set()
+    large = texts(11)
+
+    async def run() -> None:
+        batcher = Batcher(gated, 10, Metrics())
+        batcher.start()
+        first = asyncio.create_task(batcher.run(list(large), embeddings))
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            await batcher.run(["time"], embeddings)
+        torch.testing.assert_close(await first, expected(gated, large), rtol=0, atol=1e-5)
+        assert len(await batcher.run(["time"], embeddings)) == 1
+        await batcher.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, BaseException])  # a panic of Rust code is no Exception
