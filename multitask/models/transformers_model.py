@@ -70,7 +70,6 @@ class TransformersModel(nn.Module):
         self.has_types = "token_type_ids" in inspect.signature(model.forward).parameters and any(
             re.search("token_type|seg_embed", name) for name, _ in model.named_parameters()
         )
-        self.frozen = 0
         self.recomputes = False
 
     @classmethod
@@ -148,7 +147,6 @@ class TransformersModel(nn.Module):
         """Keep all weights as they are, without gradient and dropout. Raises InputError for a part of the layers."""
         if layers not in (0, there := len(self.layers)):
             raise InputError(f"freeze is {layers}; a {self.config.model_type} can be frozen as a whole, all {there}")
-        self.frozen = layers
         if layers:
             self.set_dropout(0.0)
             self.requires_grad_(False)

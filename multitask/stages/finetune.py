@@ -205,12 +205,17 @@ class Finetuning(SourceTraining):
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
 
+    @property
+    def keeps_encoder(self) -> bool:
+        """Whether no weight of the encoder is trained."""
+        return not any(parameter.requires_grad for parameter in self.encoder.model.parameters())
+
     def keep_embeddings(self) -> None:
         """Compute embeddings once if the encoder is not trained, and if they fit."""
         encoder, sets = self.encoder.model, (self.training, self.dev)
         numbers = sum(np.count_nonzero(rows.lengths) * len(rows.columns) for found in sets for rows in found.values())
         fits = numbers * encoder.config.hidden_size * 4 <= MOST_KEPT
-        if encoder.frozen == len(encoder.layers) and fits and not self.config.regularisation.smart_weight:
+        if self.keeps_encoder and fits and not self.config.regularisation.smart_weight:
             logger.info("embedding all rows, once")
             self.model.eval()
             for found in sets:
@@ -257,7 +262,7 @@ class Finetuning(SourceTraining):
 
         None if the encoder, which the tasks share, is not trained.
         """
-        if self.encoder.model.frozen == len(self.encoder.model.layers):
+        if self.keeps_encoder:
             return {}
         own = tuple(batch for batch in update if batch.source in self.sizes)
         if len(own) < len(update):

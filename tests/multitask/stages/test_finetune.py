@@ -28,6 +28,7 @@ from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
+from tests.conftest import random_encoder, sample_vocabulary
 from tests.multitask.stages.conftest import weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -259,6 +260,14 @@ def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):
     frozen = {name for name in before if name.startswith(("embeddings.", "encoder.layer.0."))}
     assert not changed & frozen
     assert {name for name in before if name.startswith("encoder.layer.1.")} <= changed
+
+
+def test_an_encoder_without_layers_is_trained(run, sample_data, tmp_path):
+    (tmp_path / "start").mkdir()
+    start = random_encoder(sample_vocabulary(sample_data), 0, tmp_path / "start")
+    trained = run(replace(CONFIG, epochs=1), folder="runs", start=start)
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, trained.model_folder()))
+    assert not any(torch.equal(before[name], after[name]) for name in before if name.startswith("embeddings."))
 
 
 def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_encoder, monkeypatch):
