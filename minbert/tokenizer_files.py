@@ -32,6 +32,8 @@ CLASSES: dict[str, ModelType] = {
     **dict.fromkeys(("Roberta", "Bart", "Longformer"), "roberta"),
 }
 """Classes of transformers with the code of BERT's or RoBERTa's."""
+LONGEST_WORD = 100
+"""Characters of BERT's longest word; a longer one is unknown."""
 OTHER_CODE = ("BertJapanese", "Bertweet", "Phobert")  # classes that do not use the Rust tokenizer
 COMPUTED = {"truncation_side": "right", "padding_side": "right", "split_special_tokens": False}
 LISTS = ("extra_special_tokens", "additional_special_tokens")  # the new name and the old one
@@ -130,7 +132,12 @@ def _model(folder: Path, family: ModelType, stored: RustTokenizer | None) -> mod
     if stored and not isinstance(stored.model, kind):
         raise InputError(f"{folder / 'tokenizer.json'}: expected {kind.__name__}, which the tokenizer's class has")
     if stored:
-        return stored.model
+        model = stored.model
+        if isinstance(model, models.BPE):
+            model.dropout = None
+        else:
+            model.max_input_chars_per_word = LONGEST_WORD
+        return model
     if not all((folder / name).is_file() for name in names):
         raise InputError(f"{folder}: no tokenizer; expected tokenizer.json or {' and '.join(names)}")
     return _parsed(folder / names[0], kind.from_file, *(str(folder / name) for name in names))

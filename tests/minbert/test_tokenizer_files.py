@@ -115,6 +115,15 @@ def test_settings_of_tokenizer_config(folder, family, config, tmp_path):
     assert_same(folder, tmp_path / "saved")
 
 
+def test_settings_of_the_stored_vocabulary_have_no_effect(folder, family, tmp_path):
+    """Byte pairs that were trained with dropout would be split in another way each time."""
+    if (path := folder / "tokenizer.json").is_file():
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored["model"] |= {"max_input_chars_per_word": 4} if family == "BERT" else {"dropout": 0.9}
+        write_json(path, stored)
+    assert_same(folder, tmp_path / "saved")
+
+
 @pytest.mark.parametrize(("file", "kind"), [("tokenizer_config.json", "TokenizerFast"), ("config.json", "Tokenizer")])
 def test_the_class_may_be_named_in_either_config(folder, family, file, kind, tmp_path):
     path = folder / file
