@@ -105,6 +105,7 @@ class TransformersModel(nn.Module):
             settings = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
             model, found = kind.from_pretrained(folder, **settings, **options)
             tokenizer = auto.AutoTokenizer.from_pretrained(folder, **options)
+            vocabulary = model.config.vocab_size  # that of characters, such as CANINE, has none
         except Exception as error:  # every architecture raises errors of its own
             raise InputError(f"{folder}: transformers cannot load it ({reason(error)})") from None
         if missing := sorted(name for name in found["missing_keys"] if "pooler" not in name):
@@ -112,7 +113,7 @@ class TransformersModel(nn.Module):
         refuse_not_finite(model.state_dict(), folder)
         longest = min(tokenizer.model_max_length, _positions(model))
         ours = _ours(tokenizer, DEFAULT_MAX_LENGTH if longest == UNLIMITED else longest, folder)
-        refuse_unfit(ours, config.vocab_size)
+        refuse_unfit(ours, vocabulary)
         return cls(model, ours.max_length).eval(), ours
 
     @property
@@ -123,9 +124,20 @@ class TransformersModel(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> BertOutput:
-        """As `BertModel.forward`; the first token's state stands for the pooler's output."""
+        """As `BertModel.forward`; the first token's state stands for the pooler's output.
+
+        Raises InputError for what transformers cannot compute, as DeBERTa's first version in bf16.
+        """
         types = {"token_type_ids": token_type_ids} if self.has_types and token_type_ids is not None else {}
-        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
+        try:
+            hidden = self.model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
+        except RuntimeError as error:
+            if not torch.is_autocast_enabled(input_ids.device.type) or isinstance(error, torch.OutOfMemoryError):
+                raise
+            kind = self.config.model_type
+            raise InputError(
+                f"transformers cannot compute a {kind} in bf16 ({reason(error)}); take --precision fp32"
+            ) from None
         return BertOutput(hidden, hidden[:, 0])
 
     def forward_packed(self, batch: PackedBatch, recompute: bool = False, first_only: bool = False) -> Tensor:

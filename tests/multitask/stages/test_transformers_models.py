@@ -200,6 +200,23 @@ def test_what_transformers_cannot_do_is_refused(folders, tiny_encoder, tmp_path)
         SentenceEncoder.load(tmp_path, pooling="mean", **EXACT)
 
 
+def test_what_transformers_cannot_compute_in_bf16_is_refused(folders, tiny_encoder, tmp_path):
+    """DeBERTa's first version, and a folder whose model has no vocabulary."""
+    shutil.copytree(folders["deberta-v2"], tmp_path, dirs_exist_ok=True)
+    deberta = transformers.DebertaConfig(**SHORT, relative_attention=True, pos_att_type=["p2c", "c2p"])
+    transformers.DebertaModel(deberta).save_pretrained(tmp_path)
+    encoder = SentenceEncoder.load(tmp_path, device="cpu", precision="bf16")
+    with pytest.raises(
+        InputError, match=r"^transformers cannot compute a deberta in bf16 \(.*\); take --precision fp32$"
+    ):
+        encoder.encode(SENTENCES)
+    assert SentenceEncoder.load(tmp_path, **EXACT).encode(SENTENCES).shape == (5, 24)
+    sizes = {name: size for name, size in SHORT.items() if name != "vocab_size"}
+    transformers.CanineModel(transformers.CanineConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="transformers cannot load it \\('CanineConfig' object has no attribute"):
+        SentenceEncoder.load(tmp_path, **EXACT)
+
+
 def test_positions_that_transformers_leaves_out_are_refused(tiny_encoder, tmp_path):
     shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
     config = json.loads((tmp_path / "config.json").read_text()) | {"position_embedding_type": "relative_key"}
