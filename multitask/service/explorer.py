@@ -126,10 +126,10 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
     """The rows of a labelled set in file order, with a model's predictions (`estimates`, see `Task.estimate`).
 
     Returns:
-        `row`, its number in the file from 0; `texts`, a tuple; `gold`, its label, and `predicted`, the model's, as the
-        page shows them; `confidence`, the probability of the prediction (of several labels a row that of the least
-        certain one; NaN of numbers); `error`, the distance of a number from the label, otherwise 0 of a right and 1 of
-        a wrong prediction.
+        `row`, its number in the file (see `Examples.numbers`), or from 0 if it has none; `texts`, a tuple; `gold`, its
+        label, and `predicted`, the model's, as the page shows them; `confidence`, the probability of the prediction (of
+        several labels a row that of the least certain one; NaN of numbers); `error`, the distance of a number from the
+        label, otherwise 0 of a right and 1 of a wrong prediction.
     """
     labels, decided = np.asarray(examples.labels), task.decide(estimates)
     confidence = np.full(len(labels), np.nan)
@@ -139,7 +139,7 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
         errors = (decided != labels).reshape(len(labels), -1).any(axis=1)
     return DataFrame(
         {
-            "row": range(len(labels)),
+            "row": range(len(labels)) if examples.numbers is None else examples.numbers,
             "texts": list(zip(*examples.sentences, strict=True)),
             "gold": [_shown(task, label) for label in written(task, labels)],
             "predicted": [_shown(task, found) for found in written(task, decided)],

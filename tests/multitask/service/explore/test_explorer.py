@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 import sys
 from threading import Event
 
@@ -18,6 +19,7 @@ from multitask.service.explore_routes import Errors
 from multitask.service.explorer import MOST_POINTS, Explorer, csv_of, dev_rows, draw_map, load_dev_sets
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows
+from tests.conftest import task_file
 
 ROWS = DataFrame(
     [
@@ -78,6 +80,18 @@ def test_texts_are_shown_without_the_words_that_predictions_add(models, small_da
     assert [float(found) for found in rows.predicted] == pytest.approx([p.value for p in expected], abs=1e-2)
     examples = load_rows(load_tasks(small_data)["similarity"], "dev")
     assert rows.texts.tolist() == list(zip(*examples.sentences, strict=True))[:5]
+
+
+def test_rows_have_the_numbers_of_their_lines_also_below_one_that_is_left_out(models, small_data, tmp_path):
+    for path in small_data.iterdir():
+        shutil.copy(path, tmp_path)
+    path = task_file(tmp_path, "sentiment", "dev")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    fields = dict(zip(lines[0].split("\t"), lines[3].split("\t"), strict=True)) | {"sentiment": ""}
+    path.write_text("\n".join([*lines[:3], "\t".join(fields.values()), *lines[4:]]), encoding="utf-8")
+    rows = load_dev_sets({"one": models["one"]}, tmp_path, 4)["sentiment"].rows["one"]
+    assert rows.row.tolist() == [2, 3, 5, 6]
+    assert all(text in lines[row - 1] for row, (text,) in zip(rows.row, rows.texts, strict=True))
 
 
 def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
