@@ -214,7 +214,8 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
         hint = did_you_mean(flag, flags) or "; --help-all shows all options"
         if any(option.flag == flag for option in command.declared()):
             hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
-        raise InputError(f"{plain(flag)}: no such option of `{prog}`{hint}")
+        problem = "no such option of" if flag.startswith("-") else "stands after no option of"
+        raise InputError(f"{plain(flag)}: {problem} `{prog}`{hint}")
     return {name: value for name, value in vars(namespace).items() if value is not None}
 
 

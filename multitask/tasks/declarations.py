@@ -57,7 +57,7 @@ def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
     tasks = load_tasks(data)
     for name in names:
         if name not in tasks:
-            raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}{did_you_mean(name, tasks)}')
+            raise InputError(f'{data}: no task "{name}", only {", ".join(tasks)}{did_you_mean(name, tasks)}')
     return {name: tasks[name] for name in names}
 
 

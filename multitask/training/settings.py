@@ -170,8 +170,8 @@ class ScheduledTraining(SentencesConfig):
     """Which tasks are trained together, and how they share the training steps."""
 
     tasks: tuple[str, ...] = ()
-    """Tasks to train together. Name one for single-task training. None named: all of the tasks file; of the course's
-    tasks (sentiment, paraphrase, similarity, reviews) the first three."""
+    """Tasks to train together. Name one for single-task training. Empty: all of the tasks file; of the course's tasks
+    (sentiment, paraphrase, similarity, reviews) the first three."""
     epochs: Count = 3
     """Number of epochs."""
     batch_size: Count = 16

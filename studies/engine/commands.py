@@ -33,10 +33,10 @@ _SIZED = _Sized(keep_task_bests=TABLE_SETTINGS.keep_task_bests)
 @settings
 class _Presets(Tables):
     preset: PresetName | None = field(default=None, metadata=POSITIONAL)
-    """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `best`: the
-    best recipe on real data with phrases; `best-base`: that for plain BERT; `paper`: real data with the report's
-    settings; `paradigm`, `paradigm-roberta`: the tables of losses with the settings of their paper. Leave it out with
-    --tasks-file."""
+    """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `medium`: a
+    thousand steps of each fine-tuning; `best`: the best recipe on real data with phrases; `best-base`: that for plain
+    BERT; `paper`: real data with the report's settings; `paradigm`, `paradigm-roberta`: the tables of losses with the
+    settings of their paper. Leave it out with --tasks-file."""
     start: str | None = None
     """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default: the
     preset's."""

@@ -144,6 +144,12 @@ def test_help_shows_defaults(capsys):
     assert "(default: )" not in page(capsys, "predict", "--help-all")
 
 
+@pytest.mark.parametrize("name", ["experiments run", "experiments plan"])
+def test_each_preset_is_explained(name):
+    (preset,) = (option for option in COMMANDS[name].declared() if option.positional)
+    assert re.findall("`([a-z-]+)`", preset.help) == list(preset.choices)
+
+
 @pytest.mark.parametrize(
     ("command", "option", "classes", "name"),
     [
