@@ -72,8 +72,8 @@ def _parquet_writer(
         nonlocal writer
         try:
             if writer is None:
-                arrays = {name: pyarrow.array([row.get(name) for row in rows]) for name in columns}
-                schema = pyarrow.schema([(name, types.get(name, array.type)) for name, array in arrays.items()])
+                found = {n: pyarrow.array([row.get(n) for row in rows]).type for n in columns if n not in types}
+                schema = pyarrow.schema([(name, types[name] if name in types else found[name]) for name in columns])
                 writer = pyarrow.parquet.ParquetWriter(path, schema)
             table = pyarrow.Table.from_pylist(list(rows), writer.schema)
             for field in filter(lambda field: pyarrow.types.is_nested(field.type), writer.schema):

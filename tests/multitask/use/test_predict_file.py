@@ -233,6 +233,23 @@ def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, me
     assert not (tmp_path / output).exists()
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([2**64 - 1, None, 3], pyarrow.uint64()),
+        ([[("k", 1)], [], None], pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+        ([{"x": 1}, None, {"x": None}], pyarrow.struct({"x": pyarrow.int8()})),
+        ([datetime.date(2020, 1, 1), None, None], pyarrow.date32()),
+    ],
+    ids=str,
+)
+def test_columns_of_parquet_keep_their_types_and_values(model, tmp_path, values, kind):
+    table = pyarrow.table({"question": ["Who?", "Why?", ""], "kept": pyarrow.array(values, kind)})
+    pyarrow.parquet.write_table(table, tmp_path / "i.parquet")
+    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "o.parquet").select(["question", "kept"]).equals(table)
+
+
 def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
     write(tmp_path / "i.csv", ROWS)
     found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
