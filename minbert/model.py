@@ -69,6 +69,8 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        if self.token_type.num_embeddings == 1:  # some RoBERTas have a tokenizer of BERT's class, which tells two types
+            token_type_ids = torch.zeros_like(token_type_ids)
         hidden = (
             self.word(input_ids) + self.position(position_ids + self.position_offset) + self.token_type(token_type_ids)
         )

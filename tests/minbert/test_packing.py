@@ -17,6 +17,7 @@ from minbert import BertConfig, BertModel, PackedBatch, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.packing import collect, fill_grids, send
 from tests.minbert.references import (
+    VALUES,
     assert_equal,
     composed_sentences,
     random_reference,
@@ -261,6 +262,18 @@ def test_random_shapes_equal_transformers(shape):
     sentences = random_sentences(SHAPES[shape], reference.config.vocab_size)
     types = [np.random.default_rng(0).integers(0, shape[-1], len(sentence)) for sentence in sentences]
     assert_equal(reference, transfer(reference), sentences, types)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_of_one_token_type_all_tokens_have_it(model_type):
+    """RoBERTas with a tokenizer of BERT's class: users of transformers leave the types of pairs out."""
+    reference, sentences = random_reference(model_type, 2, 40, 5, 72, 66, 1), random_sentences([4, 7], 101)
+    model = transfer(reference)
+    expected = run_padded(reference, sentences)
+    types = [np.arange(len(sentence)) // 3 for sentence in sentences]
+    for run in (run_padded, run_packed):
+        for value, theirs in zip(run(model, sentences, types), expected, strict=True):
+            assert (value - theirs).abs().max() < VALUES
 
 
 def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
