@@ -175,7 +175,7 @@ class TransformersModel(nn.Module):
             setattr(config, name, probability)
         before = self.model
         with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and replaced
-            self.model = type(before)(config)
+            self.model = type(before)(config).to(before.device)
         self.model.load_state_dict(before.state_dict())
         self.model.train(before.training)
 

@@ -124,6 +124,8 @@ def test_dropout_is_replaced_everywhere(name, folders):
         encoder.model.train()
         assert torch.allclose(encoder.embed(ids), before, atol=1e-5) == equal
     assert torch.equal(encoder.eval().embed(ids), before)
+    encoder.model.to("meta").set_dropout(0.1)
+    assert encoder.model.model.device.type == "meta"
 
 
 def test_dropout_that_is_written_as_a_whole_number_is_replaced(tiny_encoder, tmp_path, caplog):
