@@ -54,7 +54,7 @@ def table_writer(
             with _parquet_writer(temporary, columns, types or {}) as write:
                 yield lambda rows: write(_known(rows, columns))
             return
-        opener: Any = gzip.open if compression else Path.open
+        opener: Any = partial(gzip.GzipFile, mtime=0) if compression else Path.open  # the same rows are the same bytes
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
             yield TEXT_FORMATS[suffix](file, columns)
 

@@ -98,6 +98,17 @@ def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output)
         assert float(row["similar"]) == pytest.approx(pairs["similar"][i].value, abs=1e-4)
 
 
+@pytest.mark.parametrize("output", ["o.csv.gz", "o.jsonl.gz", "o.parquet"])
+def test_the_same_predictions_are_the_same_bytes_at_any_time(model, tmp_path, output, monkeypatch):
+    write(tmp_path / "i.csv", ROWS)
+    found = []
+    for now in (1e9, 2e9):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / output)
+        found.append((tmp_path / output).read_bytes())
+    assert found[0] == found[1]
+
+
 def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path, caplog):
     (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
     predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv")
