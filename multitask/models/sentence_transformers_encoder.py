@@ -148,6 +148,7 @@ class SentenceTransformersEncoder:
             with self.runtime.autocast():
                 embeddings = self.model.encode(
                     texts,
+                    prompt=None if prompt is None else "",  # given words take the place of the model's own
                     normalize_embeddings=normalize,
                     truncate_dim=dimensions,
                     show_progress_bar=show_progress and sys.stderr.isatty(),

@@ -110,6 +110,19 @@ def test_a_folder_that_sentence_transformers_wrote_is_our_own_to_compute(tiny_en
     np.testing.assert_allclose(encoder.encode(SENTENCES, normalize=True), expected, atol=1e-5)
 
 
+def test_given_words_take_the_place_of_the_models_own(tiny_encoder, tmp_path):
+    prompts = {"query": "a man ", "document": "the dogs "}
+    modules = transformer_and_pooling(tiny_encoder)
+    SentenceTransformer(modules=modules, prompts=prompts, default_prompt_name="query").save(str(tmp_path))
+    encoder, peer = load_encoder(tmp_path, **EXACT), SentenceTransformer(str(tmp_path), device="cpu")
+    assert isinstance(encoder, SentenceTransformersEncoder)
+    texts = list(filter(None, SENTENCES))  # an empty one gets no words here
+    own, given = (peer.encode(texts, prompt_name=name) for name in prompts)
+    np.testing.assert_allclose(encoder.encode(texts), own, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(texts, prompt="the dogs {text}"), given, atol=1e-6)
+    assert abs(own - given).max() > 1e-3
+
+
 def change(name: str, **settings: object) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         path = folder / name
