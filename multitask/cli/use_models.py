@@ -223,8 +223,9 @@ def search(options: Search) -> None:
     texts = index.texts_of(set(found.indices.ravel().tolist()))
     with table_writer(options.output, FOUND, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):
-            near = enumerate(zip(scores, rows, strict=True), start=1)
-            values = ((query, rank, round(score, 6), row, texts[row]) for rank, (score, row) in near)
+            shown = (round(score, 6) for score in scores)  # further digits of equal texts depend on their batches
+            near = enumerate(sorted(zip(shown, rows, strict=True), key=lambda hit: (-hit[0], hit[1])), start=1)
+            values = ((query, rank, score, row, texts[row]) for rank, (score, row) in near)
             write([dict(zip(FOUND, value, strict=True)) for value in values])
     if options.output != STANDARD_OUTPUT:
         print(options.output)

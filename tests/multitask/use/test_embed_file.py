@@ -123,6 +123,21 @@ def test_files_of_any_format_are_embedded_and_searched(encoder, tmp_path, caplog
     assert caplog.text.count("1 empty texts") == 3
 
 
+def test_equal_texts_come_in_the_order_of_their_rows_whatever_their_last_digits(encoder, tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("a film\ntime\na film\n")
+    (tmp_path / "q.txt").write_text("a film\n")
+    index, of = str(tmp_path / "e.npy"), ["--model", encoder.name, "--device", "cpu", "--precision", "fp32"]
+    assert main(["embed", str(tmp_path / "t.txt"), index, *of]) == 0
+    vectors = np.load(index)
+    across = vectors[1] - vectors[0] * (vectors[1] @ vectors[0]) / (vectors[0] @ vectors[0])
+    vectors[0] += 6e-4 * across * np.linalg.norm(vectors[0]) / np.linalg.norm(across)  # a cosine of 1 - 1.8e-7
+    np.save(index, vectors)
+    capsys.readouterr()
+    assert main(["search", index, str(tmp_path / "q.txt"), "--top", "2", *of]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(hit["rank"], hit["row"], hit["score"]) for hit in found] == [(1, 0, 1), (2, 2, 1)]
+
+
 def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
     embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", "query: {text}", False)
