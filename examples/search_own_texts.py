@@ -11,7 +11,7 @@ from multitask import SentenceEncoder
 from multitask.use.search import search
 
 MESSAGES = Path("data/own/new_messages.txt")
-QUERIES = ("I was charged twice", "no internet")
+QUERIES = ("I was charged twice", "where is my parcel?")
 
 
 def main(file: Path = MESSAGES, queries: tuple[str, ...] = QUERIES, model: str = "all-minilm-l6-v2") -> list[list[str]]:

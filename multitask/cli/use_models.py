@@ -147,7 +147,8 @@ class Embed(_Written, Computing, PoolingOption, ModelOption):
     """
 
     text: Path = field(kw_only=True, metadata=POSITIONAL)
-    """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet, xlsx) with --column."""
+    """Text file with one sentence a line, `-`: standard input; or a table (csv, tsv, jsonl, parquet, xlsx) with
+    --column."""
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write; its name ends in .npy."""
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
@@ -194,7 +195,8 @@ class Search(_Written, Computing, PoolingOption, ModelOption):
     index: Path = field(kw_only=True, metadata=POSITIONAL)
     """The .npy file that `multitask embed` wrote; its text file must still be there."""
     queries: Path = field(kw_only=True, metadata=POSITIONAL)
-    """Text file with one query a line; or a table (csv, tsv, jsonl, parquet, xlsx) with --column."""
+    """Text file with one query a line, `-`: standard input; or a table (csv, tsv, jsonl, parquet, xlsx) with
+    --column."""
     model: str = field(default="all-minilm-l6-v2", kw_only=True)
     """The model that wrote the index: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     column: str | None = None

@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
 from multitask.base.progress import RowsDone
-from multitask.data.messages import logger, read_or_refuse, reason
+from multitask.data.messages import STANDARD_INPUT, logger, read_or_refuse, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import template, texts_of_rows
@@ -175,7 +175,8 @@ def sentences(
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     made, empty = template(column or "text"), 0
     made = made.content if contents else made
-    table = open_table(RowsFrom(str(source)), file_format, form=form)
+    place = STANDARD_INPUT if str(source) == "-" else str(source)
+    table = open_table(RowsFrom(place), file_format, form=form)
     table.require(made.columns)
     for (text,) in texts_of_rows(table, table.rows, [made]):
         empty += not text

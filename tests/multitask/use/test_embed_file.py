@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from itertools import combinations, pairwise
+from pathlib import Path
 from threading import Thread
 
 import numpy as np
@@ -236,10 +237,11 @@ def test_an_index_that_does_not_fit_is_refused(encoder, tmp_path, message):
 
 def test_an_index_of_standard_input_has_no_texts(encoder, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr(problems, "STANDARD_INPUT", str(tmp_path / "pipe"))
+    for reader in (problems, module):
+        monkeypatch.setattr(reader, "STANDARD_INPUT", str(tmp_path / "pipe"))
     writer = Thread(target=(tmp_path / "pipe").write_text, args=["\n".join(SENTENCES)], daemon=True)
     writer.start()
-    embed_file(encoder, tmp_path / "pipe", tmp_path / "e.npy", None, False)
+    embed_file(encoder, Path("-"), tmp_path / "e.npy", None, False)
     writer.join()
     index = Index.open(tmp_path / "e.npy", encoder)
     np.testing.assert_allclose(index.vectors, encoder.encode(SENTENCES), atol=1e-6)
