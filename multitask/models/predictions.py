@@ -72,7 +72,7 @@ def added_values(task: Task, prediction: Prediction, probabilities: bool = False
     """The values of these columns; several labels are a tuple."""
     each = list(prediction.probabilities.values()) if probabilities else []
     if isinstance(task, MultiLabel):
-        return [prediction.labels, *each]
+        return [tuple(task.shown_names[label] for label in prediction.labels), *each]
     if not isinstance(task, Labelled) or prediction.label is None:
         return [prediction.value]
     return [task.shown_names[prediction.label], prediction.probability, *each]

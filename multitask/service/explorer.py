@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -117,8 +118,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     if task.pair:
         sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
     else:
-        labels = [_shown(task, label) for label in written(task, np.asarray(part.labels))]
-        sentences = dict(zip(part.sentences[0], labels, strict=True))
+        sentences = dict(zip(part.sentences[0], _shown(task, np.asarray(part.labels)), strict=True))
     return ExploredSet(task.files.text, sentences, rows, len(everything))
 
 
@@ -141,19 +141,20 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
         {
             "row": range(len(labels)) if examples.numbers is None else examples.numbers,
             "texts": list(zip(*examples.sentences, strict=True)),
-            "gold": [_shown(task, label) for label in written(task, labels)],
-            "predicted": [_shown(task, found) for found in written(task, decided)],
+            "gold": _shown(task, labels),
+            "predicted": _shown(task, decided),
             "confidence": confidence,
             "error": errors.astype(np.float64),
         }
     )
 
 
-def _shown(task: Task, label: str | float) -> str:
-    """A label or prediction as people read it: names, and numbers with four digits."""
-    if not isinstance(label, str):
-        return f"{label:.4g}"
-    return task.shown_names.get(label, label) if isinstance(task, Labelled) else label
+def _shown(task: Task, labels: NDArray[Any]) -> list[str]:
+    """Labels or predictions as people read them: names, and numbers with four digits."""
+    if isinstance(task, MultiLabel):
+        return ["|".join(compress(task.shown_names.values(), row)) for row in labels]
+    names = task.shown_names if isinstance(task, Labelled) else {}
+    return [names[label] if isinstance(label, str) else f"{label:.4g}" for label in written(task, labels)]
 
 
 def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:

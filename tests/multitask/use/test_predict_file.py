@@ -167,6 +167,18 @@ def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp
     pandas.testing.assert_frame_equal(found[of_tags + of_topic], expected[of_tags + of_topic], atol=1e-5)
 
 
+def test_one_and_several_labels_are_shown_as_their_tasks_say(model, tmp_path):
+    model.tasks["topic"] = replace(model.tasks["topic"], shown=("short", "long", "thing"))
+    model.tasks["tags"] = replace(model.tasks["tags"], shown=("first", "second"), thresholds=(-1, 2))
+    write(tmp_path / "i.csv", [{"question": "Who?"}])
+    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.jsonl", probabilities=True)
+    (row,) = read(tmp_path / "o.jsonl")
+    assert row["tags"] == ["first"]
+    assert row["topic"] in ("short", "long", "thing")
+    assert row[f"topic_probability_{row['topic']}"] == row["topic_probability"]
+    assert {"tags_probability_first", "tags_probability_second"} < row.keys()
+
+
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv"])
 def test_a_carriage_return_in_a_text_ends_no_row(model, tmp_path, name):
     texts = ["one\rtwo", "\r", "a\r\n", "b\r\nc"]

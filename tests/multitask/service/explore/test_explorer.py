@@ -105,6 +105,9 @@ def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
         ["", "", 0],
     ]
     assert found.confidence.tolist() == pytest.approx([0.8, 0.6, 0.9])
+    named = task_of("topics", declaration | {"shown": ["about films", "about food"]})
+    found = dev_rows(named, np.array([[0.9, 0.2], [0.7, 0.8], [0.1, 0.05]]), examples)
+    assert found.predicted.tolist() == found.gold.tolist() == ["about films", "about films|about food", ""]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1", "'=1", "＝1"])
