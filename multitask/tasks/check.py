@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from operator import eq
@@ -95,10 +95,10 @@ class DataReport:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
                     self.hints += contradictions(task, source, examples)
-                if not problems and split != "test":
-                    self.gaps += _gaps_of_dev(task, split, examples)
                 name = f"{task.name} {source}" if self.declared else Path(source.file).name
                 self._sentences[task.name, split] = self._add(name, examples, _histogram(task, examples))
+                if not problems and split != "test":
+                    self.gaps += _gaps_of_dev(task, split, examples)
 
     def add_unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
@@ -214,12 +214,11 @@ def warn_of_gaps(task: Task, examples: Examples) -> None:
 
 
 def _gaps_of_dev(task: Task, split: Split, examples: Examples) -> list[str]:
-    """The gaps of development rows; without any, of those that a training holds out."""
+    """The gaps of development rows; without any, of those that a training holds out. InputError for too few rows."""
     if isinstance(task, Labelled) and not task.labels:  # the training rows could not be read
         return []
     if split == "train" and task.files.dev is None:
-        with suppress(InputError):  # too few rows
-            return gaps(task, held_out_part(examples, held_out(examples, task.files.dev_share)[1]))
+        return gaps(task, held_out_part(examples, held_out(examples, task.files.dev_share)[1]))
     return gaps(task, examples) if split == "dev" else []
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import as_json, read_as
-from multitask.data.messages import plain, quote
+from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import HUB, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.kinds import KINDS, Cosine
@@ -32,8 +32,10 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
     declared, root = (path, path.parent) if path.suffix == ".toml" else (COURSE, path)
     found = read_toml(declared)
     tables, files = found.get("tasks"), found.get("files", {})
-    if not isinstance(tables, dict) or not tables or not isinstance(files, dict) or found.keys() - {"tasks", "files"}:
-        raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME], and nothing else")
+    if others := [key for key in found if key not in ("tasks", "files")]:
+        raise InputError(f"{declared}: {plain(others[0])}: expected tables [tasks.NAME], perhaps [files.NAME]")
+    if not isinstance(tables, dict) or not tables or not isinstance(files, dict):
+        raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME]")
     try:
         formats = {
             file: read_as(Format, json.dumps(table, default=str), f"files.{file}") for file, table in files.items()
@@ -94,8 +96,10 @@ def task_of(name: str, declaration: Any) -> Task:
     parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (TaskFiles, kind, Format)}
     known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files")]
     if unknown := [key for key in values if key not in known]:
-        fields_of_kind = ", ".join(["kind", "file", "split", *known])
-        raise InputError(f"tasks.{name}: {found} has no field {plain(unknown[0])}; it has {fields_of_kind}")
+        owners = [other for other, of_kind in KINDS.items() if unknown[0] in {field.name for field in fields(of_kind)}]
+        hint = f", only {listed(owners)}" if owners else did_you_mean(unknown[0], known)
+        hint = hint or f"; it has {', '.join(['kind', 'file', 'split', *known])}"
+        raise InputError(f"tasks.{name}: {found} has no field {plain(unknown[0])}{hint}")
 
     def read(part: type[Part], **more: Any) -> Part:
         own = {key: value for key, value in values.items() if key in parts[part]}
