@@ -70,7 +70,7 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         if self.token_type.num_embeddings == 1:  # some RoBERTas have a tokenizer of BERT's class, which tells two types
-            token_type_ids = torch.zeros_like(token_type_ids)
+            token_type_ids = token_type_ids.clamp(max=0)
         hidden = (
             self.word(input_ids) + self.position(position_ids + self.position_offset) + self.token_type(token_type_ids)
         )

@@ -166,6 +166,8 @@ def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
 def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
     """Prune into a run's folder."""
     begin = StartModel.load(models[0], config, run.runtime)
+    if not begin.encoder.bert.layers:
+        raise InputError(f"{begin.name}: the encoder has no layers, so there is nothing to remove")
     source = begin if len(models) == 1 else _rewound(models[1], begin, config)
     score, seen = _scoring(begin, data, config, run)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.

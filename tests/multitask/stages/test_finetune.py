@@ -24,7 +24,8 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages import finetune as finetune_stage
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import Finetuning, finetune
-from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.prune import prune
+from multitask.stages.settings import FinetuneConfig, FuseConfig, PruneConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
@@ -262,12 +263,14 @@ def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):
     assert {name for name in before if name.startswith("encoder.layer.1.")} <= changed
 
 
-def test_an_encoder_without_layers_is_trained(run, sample_data, tmp_path):
+def test_an_encoder_without_layers_is_trained_and_not_pruned(run, run_stage, sample_data, tmp_path):
     (tmp_path / "start").mkdir()
     start = random_encoder(sample_vocabulary(sample_data), 0, tmp_path / "start")
     trained = run(replace(CONFIG, epochs=1), folder="runs", start=start)
     before, after = (load_file(folder / "model.safetensors") for folder in (start, trained.model_folder()))
     assert not any(torch.equal(before[name], after[name]) for name in before if name.startswith("embeddings."))
+    with pytest.raises(InputError, match="the encoder has no layers, so there is nothing to remove"):
+        run_stage(prune, PruneConfig(score="magnitude"), start=start)
 
 
 def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_encoder, monkeypatch):
