@@ -17,7 +17,7 @@ from multitask.base.device import PROCESSOR
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
-from multitask.data.contamination import Hashes, hash_sentences
+from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import score_tasks
 from multitask.evaluation.text_tables import scores_table
@@ -127,6 +127,15 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
     return {name: np.unique(np.concatenate([drawn[name] for drawn in epochs])) for name in rows}
 
 
+def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:
+    """Warn of held-out rows that the start was trained on."""
+    for name, rows in held_out.items():
+        overlap = trained_on.pairs_seen if len(rows.sentences) == 2 else trained_on.sentences_seen
+        if seen := int(overlap(*rows.sentences).sum()):
+            told = "%s: the start was trained on %d of %d held-out rows, so scores on them say little about other rows"
+            logger.warning(told, name, seen, len(rows))
+
+
 class Finetuning(SourceTraining):
     """Supervised training of a `MultitaskModel`, as the loop's `Trainable`."""
 
@@ -172,6 +181,7 @@ class Finetuning(SourceTraining):
         else:
             parts = held_out_sentences(rows, config.held_out)
             dev_rows = {name: held_out_part(rows[name], dev) for name, (_, dev) in parts.items()}
+            _warn_of_seen(dev_rows, begin.trained_on)
             rows = {name: rows[name].take(training) for name, (training, _) in parts.items()}
         for name, task in tasks.items():
             if config.held_out is not None and task.metric in undefined_on(task, dev_rows[name].gold):

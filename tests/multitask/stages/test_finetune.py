@@ -252,6 +252,17 @@ def test_pairs_that_are_read_as_one_input_have_no_windows(run, tmp_path):
         run(joint, data=declared)
 
 
+def test_held_out_rows_that_the_start_was_trained_on_are_warned_of(run_stage, tuned, tiny_encoder, caplog):
+    """Whoever chooses by their scores, as `tune` does, would choose what remembers them."""
+    config = replace(CONFIG, tasks=("sentiment", "similarity"), epochs=1, held_out=0.25)
+    for start, warned in ((tiny_encoder, []), (tuned.folder, ["sentiment", "similarity"])):
+        caplog.clear()
+        run_stage(finetune, config, start=start)
+        told = [line for line in caplog.messages if "held-out rows" in line]
+        said = "the start was trained on 16 of 16 held-out rows, so scores on them say little about other rows"
+        assert told == [f"{name}: {said}" for name in warned]
+
+
 def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):
     before, after = (
         load_file(tiny_encoder / "model.safetensors"),
