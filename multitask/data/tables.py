@@ -239,6 +239,7 @@ MAX_LINE = 1 << 24
 """Bytes. A longer line is taken for a file that is not text by lines."""
 ROWS_PER_BATCH = 8192
 GZIP = ".gz"
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 AS_UTF_8 = f"save the file as UTF-8, or {setting('encoding', '--encoding')}"
 UNSUSPECTED_BYTES = 1 << 21
 """Decompressed bytes from which on the file's own size counts: more blank lines would take many seconds."""
@@ -291,7 +292,7 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not "
-            f"{encoding.upper()}; {AS_UTF_8}"
+            f"{encoding.upper()}{' but UTF-16' if first and raw[:2] in UTF_16_MARKS else ''}; {AS_UTF_8}"
         ) from None
     if "\0" in text:
         raise InputError(f"{place}: contains a NUL byte; {AS_UTF_8}")
