@@ -132,8 +132,10 @@ def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> No
     for name, rows in held_out.items():
         overlap = trained_on.pairs_seen if len(rows.sentences) == 2 else trained_on.sentences_seen
         if seen := int(overlap(*rows.sentences).sum()):
-            told = "%s: the start was trained on %d of %d held-out rows, so scores on them say little about other rows"
-            logger.warning(told, name, seen, len(rows))
+            warning = (
+                "%s: the start was trained on %d of %d held-out rows, so scores on them say little about other rows"
+            )
+            logger.warning(warning, name, seen, len(rows))
 
 
 class Finetuning(SourceTraining):
