@@ -283,21 +283,28 @@ def test_trials_of_the_best_recipe_have_every_column():
 
 
 def test_the_best_recipe_s_page_has_the_numbers_of_its_trials():
-    """Intervals are those of trials, but that of the gain, which is paired over the seeds that both have."""
+    """Intervals are those of trials, but those of gains, which are paired over the seeds that both have."""
     page = (ROOT / "docs" / "best" / "index.md").read_text(encoding="utf-8")
     trials = pandas.read_csv(ROOT / "docs" / "best" / "trials.csv", dtype={"seed": str})
-    overall = trials[trials.score == "overall mean"].set_index("seed")
-    models = overall[overall.question == "best small model"]
-    defaults, recipe = (models.value[models.variant == of] for of in ("defaults (reference)", "phrases, cleaned"))
-    shared = defaults.index.intersection(recipe.index)
-    test = stats.ttest_rel(recipe[shared], defaults[shared])
-    gain = tuple(np.round((np.mean(recipe[shared] - defaults[shared]), *test.confidence_interval()), 3))
-    assert (len(shared), gain) == (3, (0.017, 0.0, 0.033))
+    trials["model"] = trials.question + ": " + trials.variant
+    values = trials.groupby(["model", "score", "seed"]).value.first()
+    fewer, all_pairs = "best small model: phrases, cleaned", "more labelled pairs: recipe"
+    known = set()
+    for more, less in ((fewer, "best small model: defaults (reference)"), (all_pairs, fewer)):
+        for score in trials.score[trials.model == all_pairs].unique():
+            both = pandas.concat([values[more, score], values[less, score]], axis=1, join="inner").to_numpy()
+            test = stats.ttest_rel(*both.T)
+            assert len(both) == 3
+            found = (both[:, 0] - both[:, 1]).mean(), *test.confidence_interval()
+            known |= {tuple(np.round(found, 3) + 0.0), tuple(np.round([-found[0], -found[2], -found[1]], 3) + 0.0)}
     columns = trials[["difference", "low", "high"]].dropna().itertuples(index=False)
-    known = {gain, *(tuple(round(one, 3) + 0.0 for one in of) for of in columns)}
+    known |= {tuple(round(one, 3) + 0.0 for one in of) for of in columns}
     assert [of for of in with_intervals(page) if not is_known(of, known)] == []
+    means = [values[all_pairs, score].mean() for score in trials.score[trials.model == all_pairs].unique()]
+    assert f"| {' | '.join(f'{value:.3f}' for value in means)} | 7.8 |" in page
+    overall = trials[trials.score == "overall mean"]
     ensembles = overall.value[(overall.question == "ensembles") & (overall.rows_scored == 4964)]
-    assert len(ensembles) == 5
+    assert len(ensembles) == 6
     assert all(f"{value:.3f}" in page for value in ensembles)
 
 
