@@ -102,6 +102,13 @@ def _evaluate_tasks(options: Evaluate) -> None:
     parts = {name: asdict(task) for name, task in found.overlap.items()}
     scores = {**measured, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
+    written = [output]
+    with replaced_files_named(
+        output, *filter(None, [options.details])
+    ):  # first: a reader of what follows may end early
+        write_json(output, scores)
+        if options.details is not None:
+            written[:0] = write_details(options.details, found.tasks, found.estimates, found.examples)
     print(metrics_table(found.scores.metrics, found.scores.overall))
     print(f"\n{intervals_table(found.answers)}")
     for name, values in found.estimates.items():
@@ -113,12 +120,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
         warn_of_gaps(found.tasks[name], examples)
     for line in found.unknown:
         print(f"not known: {line}")
-    with replaced_files_named(output, *filter(None, [options.details])):
-        write_json(output, scores)
-        if options.details is not None:
-            for path in write_details(options.details, found.tasks, found.estimates, found.examples):
-                print(path)
-    print(output)
+    print(*written, sep="\n")
 
 
 def _rows_name(options: Evaluate, data: "ModelData") -> str:
@@ -182,10 +184,9 @@ def _evaluate_suite(options: Evaluate) -> None:
     suites, dimensions = [options.suite], options.dimensions
     found = evaluate_suites(suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions, split=split)
     result = found[options.suite]
-    print(suite_text(result))
     with replaced_files_named(*files):
-        for path in write_suite(result, output):
-            print(path)
+        written = write_suite(result, output)
+    print(suite_text(result), *written, sep="\n")
 
 
 @settings

@@ -44,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # not every retry: the outcome is one line of ours
     keep_few_kernels()
     try:
-        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as if SIGPIPE had ended it, which Python ignores
     except (InputError, TrainingError, OSError) as error:  # OSError: a full disk, a file where a folder should be
         print(error_line(error), file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

@@ -154,6 +154,15 @@ def test_what_sigterm_ends_leaves_nothing_half_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reader_that_ends_early_ends_the_command_without_a_word():
+    command = [sys.executable, "-m", "multitask", "finetune", "--help-all"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ended:
+        assert ended.stdout
+        assert ended.stderr
+        ended.stdout.close()
+        assert (ended.stderr.read(), ended.wait()) == (b"", 141)
+
+
 # Damaged settings and arguments of any kind are one printable line, never a traceback.
 
 
