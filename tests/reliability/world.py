@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow
 import torch
 from markupsafe import Markup
+from pyarrow import parquet
 
 from minbert import BertConfig, BertModel
 from minbert.train_vocabulary import train_tokenizer
@@ -26,6 +28,7 @@ from multitask.cli.main import main as command_line
 from multitask.evaluation.statistics import resampled_scores
 from multitask.experiments import compare_rows as run_results
 from multitask.experiments import figures
+from multitask.experiments.grid_frames import SCORES
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 ROWS = {"train": 16, "dev": 12, "test-student": 6}
@@ -126,6 +129,8 @@ def _content(path: Path) -> Any:
     content = path.read_bytes()
     if path.name == "DONE":  # it has times of files
         return b""
+    if path.name == SCORES:
+        return _without_costs(path)
     if path.name != "metrics.jsonl" and not path.name.startswith("experiments-"):
         return content
     try:
@@ -134,6 +139,16 @@ def _content(path: Path) -> Any:
         ]
     except ValueError:  # damaged
         return content
+
+
+def _without_costs(path: Path) -> str | bytes:
+    """The lines of a frame of scores, in which each run has the seconds and machine of its stages."""
+    try:
+        lines = parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowException:  # damaged
+        return path.read_bytes()
+    facts = [{**json.loads(line["text"]), "costs": {}} if line["text"] else {} for line in lines]
+    return str([{**line, "text": fact} for line, fact in zip(lines, facts, strict=True)])
 
 
 def _timeless(value: Any) -> Any:
