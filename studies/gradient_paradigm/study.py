@@ -2,11 +2,11 @@
 
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.table_definitions import Row
-from studies.gradient_paradigm import training_figures
+from studies.gradient_paradigm import condition_tables, decoupled_claims, tables, training_figures
 from studies.gradient_paradigm.claims import CLAIMS
+from studies.gradient_paradigm.simulated_claims import SIMULATED_CLAIMS
 from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import Simulations
-from studies.gradient_paradigm.tables import TABLES, described_table
 from studies.study import Paper, Study
 
 UNIFIED = Paper(
@@ -23,7 +23,7 @@ INADEQUACY = Paper(
 )
 
 # Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.
-simulations = described_table(
+simulations = tables.described_table(
     "simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())]
 )
 
@@ -34,9 +34,9 @@ def _simulations(results: PresetResults) -> Simulations | None:
 
 
 STUDY = Study(
-    (simulations, *TABLES),
+    (simulations, *tables.TABLES, *condition_tables.TABLES),
     (UNIFIED, INADEQUACY),
     (simulation_section, *training_figures.SECTIONS),
-    CLAIMS,
+    (*SIMULATED_CLAIMS, *CLAIMS, *decoupled_claims.CLAIMS),
     _simulations,
 )

@@ -5,8 +5,9 @@ results cannot decide it. Most claims are about a table: their function takes `C
 computed; none is written by hand. `docs/reference/verdicts.md` says what each means.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import degrees
 from statistics import fmean
@@ -229,6 +230,22 @@ class Claim:
     kind: ClaimKind = "claim"
     """A `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the
     paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it."""
+
+
+READ: dict[ProbedAt, tuple[str, str, ClaimKind]] = {
+    "held-out sentences": ("", "held-out sentences without the projection, as in the paper's statistics", "claim"),
+    "training batches": ("-in-batches", "the projected embeddings of the training batches", "beyond the paper"),
+}
+"""Where a statistic is read: what a claim's key ends with, the words for it, and the claim's kind."""
+
+
+def in_both_places(
+    key: str, says: Callable[[ProbedAt, ClaimResults], Statement], criterion: str, **about: Any
+) -> Iterator[Claim]:
+    """A claim about a statistic, on held-out sentences and in training batches."""
+    for place, (ending, read, kind) in READ.items():
+        text = criterion.format(read=f"Read on {read}.")
+        yield Claim(f"{key}{ending}", criterion=text, says=partial(says, place), kind=kind, **about)
 
 
 def judge(

@@ -14,7 +14,8 @@ from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import Experiment, GridLine, Node, Row, row_key
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
-from studies.gradient_paradigm.tables import LOSSES, SHAPES, encoder_from_scratch
+from studies.gradient_paradigm.condition_tables import SHAPES, encoder_from_scratch
+from studies.gradient_paradigm.tables import LOSSES
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}

@@ -37,7 +37,8 @@ from multitask.training.settings import ObjectiveConfig
 from studies.engine import presets
 from studies.engine.presets import PRESETS, load_preset
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm import tables as gradient_tables
+from studies.gradient_paradigm import condition_tables
+from studies.gradient_paradigm.tables import SHORT_EPOCHS
 from studies.gradient_paradigm.training_figures import STATISTIC_LABELS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
@@ -218,10 +219,10 @@ def small_shapes() -> Iterator[None]:
     """As they are, the encoders from scratch would take half of all the time."""
     small = {
         name: replace(shape, hidden_size=24, num_hidden_layers=1, intermediate_size=32)
-        for name, shape in gradient_tables.SHAPES.items()
+        for name, shape in condition_tables.SHAPES.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradient_tables, "SHAPES", small)
+        patch.setattr(condition_tables, "SHAPES", small)
         patch.setattr(sparse_tables, "SHAPES", small)
         yield
 
@@ -270,7 +271,7 @@ def test_runs_leave_what_the_study_reads(whole):
         for statistic in (*STATISTIC_LABELS, "alignment gradient", "uniformity gradient"):
             assert [step for step, _ in runs[0].probed(statistic)] == [2]
     for _, runs in results.finished_tables["decoupled"].rows:
-        assert [len(run.curve("similarity")) for run in runs] == [gradient_tables.SHORT_EPOCHS]
+        assert [len(run.curve("similarity")) for run in runs] == [SHORT_EPOCHS]
 
 
 def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(whole):

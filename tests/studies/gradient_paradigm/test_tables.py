@@ -18,18 +18,20 @@ from multitask.stages.settings import PretrainConfig
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.captions_and_news import main, write_captions_and_news
-from studies.gradient_paradigm.tables import (
-    LOSSES,
-    VARIED,
+from studies.gradient_paradigm.condition_tables import (
     architectures,
     batch_sizes,
     break_conditions,
-    coefficients,
-    components,
     data_sizes,
-    decoupled,
     domains,
     few_negatives,
+)
+from studies.gradient_paradigm.tables import (
+    LOSSES,
+    VARIED,
+    coefficients,
+    components,
+    decoupled,
     gradient,
     mixed,
     objectives,
