@@ -5,14 +5,14 @@ one row. Only `similarity` computes a whole matrix. The other functions compute 
 is never read whole. Every function computes on the device of its first argument.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
 from minbert.errors import InputError
 from multitask.data.examples import RowNumbers
@@ -64,32 +64,29 @@ def search(
     """
     queries, corpus = _rows(queries), _rows(corpus)
     _check_sizes(queries, corpus)
-
-    def cosines(asked: Tensor, part: Tensor) -> Tensor:
-        return asked @ _unit(part).T.to(asked.device)
-
-    return _joined(_nearest(asked, corpus, top_k, chunk, among, cosines) for _, asked in _chunks(queries, chunk))
-
-
-def _joined(parts: Iterable[Neighbours]) -> Neighbours:
+    parts = (_nearest(asked, corpus, top_k, chunk, among) for _, asked in _chunks(queries, chunk))
     return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _nearest(
-    queries: Tensor, corpus: Any, k: int, size: int, among: RowNumbers | None, score: Callable[[Tensor, Tensor], Tensor]
-) -> Neighbours:
-    """The k rows of the corpus with the highest scores [queries, rows] for each query, found `size` rows at a time."""
+def _nearest(queries: Tensor, corpus: Any, k: int, size: int, among: RowNumbers | None) -> Neighbours:
+    """The k rows of the corpus with the highest cosines to each query [queries, hidden], found `size` rows at a time.
+
+    Equal rows need equal cosines. A product rounds in a way that depends on its shape, and on the place of what is left
+    over from multiples of a few columns. So all blocks have one size, and zeros fill up the columns.
+    """
     count = len(corpus) if among is None else len(among)
     k = min(_at_least_one("top_k", k), count)
     best = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
     for start in range(0, count, size):
-        part = corpus[start : start + size] if among is None else corpus[among[start : start + size]]
-        scores, columns = _highest(score(queries, _tensor(part)), k)
+        begin = max(0, min(start, count - size))
+        rows = _unit(corpus[begin : start + size] if among is None else corpus[among[begin : start + size]])
+        cosines = queries @ pad(rows, (0, 0, 0, -len(rows) % 64)).T.to(queries.device)
+        scores, columns = _highest(cosines[:, start - begin : len(rows)], k)
         joined = torch.cat([best[0].to(scores), scores], 1), torch.cat([best[1], columns + start], 1)
         scores, columns = _highest(joined[0], k)  # of equal scores, the earlier chunk's
         best = scores, joined[1].gather(1, columns)
-    rows = best[1].cpu().numpy()
-    return Neighbours(best[0].float().cpu().numpy(), rows if among is None else among[rows])
+    found = best[1].cpu().numpy()
+    return Neighbours(best[0].float().cpu().numpy(), found if among is None else among[found])
 
 
 def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

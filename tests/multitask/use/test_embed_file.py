@@ -293,6 +293,21 @@ def test_equal_cosines_come_in_the_order_of_rows(corpus, top_k, chunk):
     np.testing.assert_array_equal(found.indices, np.argsort(-expected, axis=1, kind="stable")[:, :top_k])
 
 
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("queries", [1, 2, 7])
+@pytest.mark.parametrize("hidden", [64, 384, 768])
+def test_equal_vectors_come_in_the_order_of_rows_wherever_blocks_end(hidden, queries, first):
+    """Products of other shapes, and columns that a block's product has left over, are rounded in another way."""
+    generator = np.random.default_rng(hidden)
+    vector = generator.normal(size=hidden).astype(np.float32)
+    asked = vector + generator.normal(size=(queries, hidden)).astype(np.float32)
+    rows = np.tile(vector, (100, 1))
+    among = np.arange(first, 100) if first else None
+    for chunk in (1000, 99, 97, 64, 33, 30):
+        found = search(asked, rows, 99, chunk, among)
+        np.testing.assert_array_equal(found.indices, np.tile(np.arange(first, 100)[:99], (queries, 1)))
+
+
 def test_some_rows_are_searched():
     some = np.array([0, 3, 4, 50, 82])
     expected = some[np.argsort(-cosines(QUERIES, CORPUS[some]), axis=1)]
