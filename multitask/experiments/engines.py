@@ -176,7 +176,8 @@ class Processes(Engine):
     def submit(self, job: Job) -> None:
         worker = next((worker for worker in self.workers if worker.job is None), None) or self._start()
         worker.job = job
-        worker.pipe.send(job)
+        with suppress(ConnectionError):  # a process that died while it waited: `wait` says so
+            worker.pipe.send(job)
 
     def wait(self) -> tuple[Job, Run | Failed]:
         busy = {worker.pipe: worker for worker in self.workers if worker.job is not None}

@@ -72,8 +72,15 @@ def test_a_process_that_dies_fails_its_job_and_is_replaced(job):
         engine.submit(job)
         assert engine.workers[0].process.pid != killed
         _, outcome = engine.wait()
-    assert isinstance(outcome, Run)
-    assert outcome.done
+        assert isinstance(outcome, Run)
+        assert outcome.done
+        [idle] = engine.workers
+        idle.process.kill()
+        idle.process.join()
+        engine.submit(job)
+        _, outcome = engine.wait()
+        assert isinstance(outcome, Failed)
+        assert "SIGKILL" in outcome.error
     assert all(not worker.process.is_alive() for worker in engine.workers)
 
 
