@@ -20,7 +20,8 @@ trial() { # one line of the list, with its seed first
   if run=$("$python" -m multitask finetune --start "$inputs/start" --data "$output.runs/$name" $options --seed "$seed" \
     --name "$trial-$seed" --runs "$output.runs/runs" --device "$device" 2> "$output.runs/$trial-$seed.log" | tail -n 1); then
     "$python" -m multitask predict --model "$run" --data "$output.runs/$name" --device "$device" \
-      --output "$output.runs/predictions/$trial-$seed" > "$output.runs/predict-$trial-$seed.log" 2>&1
+      --output "$output.runs/predictions/$trial-$seed" > "$output.runs/predict-$trial-$seed.log" 2>&1 \
+      || echo "$trial-$seed: no predictions" >> "$output/failed.txt"
     flock "$output.runs" "$python" - "$run" "$trial" "$seed" "$output" << 'PYTHON'
 import json, sys, tarfile
 from pathlib import Path
