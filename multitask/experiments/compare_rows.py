@@ -148,7 +148,7 @@ class TableResults:
     def majority(self, column: str) -> float | None:
         """The accuracy of always answering a task's most frequent label; None of other scores and of means."""
         runs = (run for runs in self.runs.values() for run in runs if column in run.scores)
-        return next(runs).majorities.get(column) if column in self.measures else None
+        return next((run.majorities.get(column) for run in runs), None)
 
     def left_out(self, column: str) -> float:
         """The largest share of a row's resamples on which its mean score is undefined."""

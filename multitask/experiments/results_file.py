@@ -141,6 +141,10 @@ class TableScores:
         """The cells of a column by the row's key."""
         return self.cells.xs(place, level="place")
 
+    def has_scores(self, place: int) -> bool:
+        """Whether a column has scores. Further measures have neither intervals nor tests."""
+        return bool(self.column(place)[["low", "seen"]].notna().any(axis=None))
+
     @property
     def pictured(self) -> list[int]:
         """Places of the columns that are pictured."""

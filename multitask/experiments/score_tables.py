@@ -37,7 +37,9 @@ def p_value(p: float) -> str:
 
 
 def difference(test: ComparedCell) -> str:
-    """`+0.012* [+0.003, +0.021], p = 0.034` from a line of `compare_rows.compared`."""
+    """`+0.012* [+0.003, +0.021], p = 0.034` from a line of `compare_rows.compared`; no test without an interval."""
+    if np.isnan(test.low):
+        return signed(test.difference)
     mark = SIGNIFICANT if test.significant else ""
     interval = f"[{signed(test.low)}, {signed(test.high)}]"
     return f"{signed(test.difference)}{mark} {interval}, {p_value(test.p)}"
@@ -66,7 +68,7 @@ def trained_on_scored(cell: ComparedCell) -> bool:
 def best_mean(table: TableScores, place: int) -> float:
     """The best mean of a column with scores; NaN if fewer than two rows have one."""
     column, means = table.description.columns[place], table.column(place)["mean"].dropna()
-    if len(means) < 2 or table.column(place).low.isna().all():
+    if len(means) < 2 or not table.has_scores(place):
         return np.nan
     return float(means.min() if column.metric in LOWER_IS_BETTER else means.max())
 
@@ -105,7 +107,7 @@ def score_rows(table: TableScores, places: Sequence[int], write: Writer) -> list
         columns.append(
             [write.text(column.heading), *shown, *(write.number(statistic(column)) for statistic in FOOTER.values())]
         )
-        if has_published(table) and not cells.low.isna().all():
+        if table.cells.published.notna().any() and table.has_scores(place):
             columns.append(["Published", *(write.number(format_score(value)) for value in cells.published), *nothing])
     lines = [[*line] for line in zip(*columns, strict=True)]
     return [line for number, line in enumerate(lines) if number <= len(rows) or any(line[1:])]
@@ -138,11 +140,6 @@ FOOTER: dict[str, Callable[[Column], str]] = {
 """What is known of whole columns, with its names."""
 
 
-def has_published(table: TableScores) -> bool:
-    """Whether the paper gives any score for the table."""
-    return bool(table.cells.published.notna().any())
-
-
 def difference_table(table: TableScores) -> str:
     """Each tested row less the reference row; empty without tests, or in files that lack the intervals."""
     ends = {"difference_low": "low", "difference_high": "high"}
@@ -158,13 +155,14 @@ def difference_table(table: TableScores) -> str:
 def latex_float(table: TableScores, subject: str) -> str:
     """The table for LaTeX: intervals below their scores; columns of groups instead of their tasks."""
     about = table.description
-    places = [place for place in table.pictured if not table.column(place).low.isna().all()]
+    places = [place for place in table.pictured if table.has_scores(place)]
     body = indent(latex_table(score_rows(table, places, LATEX)), "  ")
     against = ""
     if about.reference in table.rows.index:
         against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''"
+    seen = f"; {latex(SEEN)} trained on some of the scored examples" if table.cells.seen.fillna(False).any() else ""
     title = latex(re.sub(r"^(Table|Figure) \d+: ", "", about.title))
-    caption = f"{title}. {latex(subject)}; 95\\% intervals below{against}."
+    caption = f"{title}. {latex(subject)}; 95\\% intervals below{against}{seen}."
     return (
         f"% Needs \\usepackage{{booktabs}}. Written by `multitask experiments run`; {about.name}.\n"
         "\\begin{table}\n  \\centering\n  \\footnotesize\n  \\setlength{\\tabcolsep}{3pt}\n"

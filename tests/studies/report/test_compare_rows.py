@@ -10,8 +10,9 @@ from scipy.stats import pearsonr, spearmanr, ttest_rel
 
 from multitask.evaluation.statistics import draws_of
 from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import scores_as_data
-from multitask.experiments.score_tables import score_table
+from multitask.experiments.score_tables import difference, latex_float, score_table
 from multitask.experiments.table_definitions import PresetRecord
 from studies.report.claims import last, measured
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
@@ -142,6 +143,20 @@ def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_th
         np.mean([pearsonr(of.predictions, of.labels).statistic for of in answers])
     )
     assert found.column(1).low.isna().all()
+
+
+def test_one_seed_whose_answers_are_unknown_is_shown_without_intervals_and_tests(tmp_path):
+    write_store(tmp_path, ["1"], lambda _, row, __: 0.9 if row.key == "fusion" else 0.6, seeds=1)
+    GridFrames.of_runs(tmp_path, "sample").save_scores(tmp_path / SCORES)
+    results = PresetResults.of(GridFrames.load(tmp_path / SCORES))
+    [found] = scores_as_data(results).tables
+    header, _, *rows = score_table(found, [2]).splitlines()
+    assert header == "| Row | Paraphrase accuracy | Published |"
+    assert rows[0] == "| Vanilla BERT (baseline) | 0.600 | 0.388 |"
+    assert rows[3] == "| Fusion (reference) | **0.900** | 0.410 |"
+    assert r" & \textbf{0.900} & 0.410 & " in latex_float(found, "")
+    ordering = results.tables[0].orderings.loc["paraphrase", "fusion", "vanilla"]
+    assert difference(ordering) == "+0.300"
 
 
 def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path):

@@ -25,7 +25,7 @@ from multitask.experiments import report_page
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.results_file import Results, scores_as_data
-from multitask.experiments.score_tables import score_table
+from multitask.experiments.score_tables import latex_float, score_table
 from multitask.experiments.table_definitions import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
 from studies.report.study_page import render_study, write_report
 from tests.studies.synthetic import SUITE_EXAMPLES, add_run
@@ -347,9 +347,9 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
         overlap = {"sentiment": {"rows": SUITE_EXAMPLES, "rows_seen": seed, "clean": 0.25}}
         change(store, seed, overlap=overlap)
     found, shown = first_table(store)
-    assert [text_tables.SEEN in cell for cell in shown["Good"]] == [
-        place in (0, 2) for place in range(8)
-    ]  # and the mean
+    assert [text_tables.SEEN in cell for cell in shown["Good"]] == [n in (0, 2) for n in range(8)]  # and the mean
+    latex = latex_float(scores_as_data(PresetResults.read(store, "sample")).tables[0], "").splitlines()
+    assert all(r"$^{\dagger}$" in line for line in latex if "caption" in line or "Good &" in line)
     (overlaps,) = tables_in(report_page._overlaps(found))
     assert overlaps["Good"][:2] == ["Sentiment", "0.5 of 30 (1.7%)"]
     assert overlaps["Good"][3] == "0.250"
