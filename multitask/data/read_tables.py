@@ -26,6 +26,7 @@ from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated, setting
 from multitask.data.tables import (
     MAX_LINE,
+    RETURN,
     ROWS_PER_BATCH,
     SEPARATORS,
     UNSUSPECTED_BYTES,
@@ -154,7 +155,7 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
     not tell the lines of rows.
     """
     reader = csv.reader(
-        islice(text_lines(path, file_format.encoding), skipped := file_format.skip_rows, None),
+        islice(text_lines(path, file_format.encoding, returns=True), skipped := file_format.skip_rows, None),
         delimiter=str(file_format.separator),
         quoting=csv.QUOTE_MINIMAL if file_format.quotes else csv.QUOTE_NONE,
         strict=True,
@@ -164,6 +165,8 @@ def _split_rows(path: Path, file_format: Format, on_problem: OnProblem) -> Itera
         try:
             row = next(reader, None)
         except csv.Error as error:
+            if str(error).startswith("new-line character"):  # outside of quotes; further words depend on the version
+                raise InputError(f"{path}:{line}: {RETURN}, and quote texts with one") from None
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
                 f"and quotes inside it to be doubled (or {setting('quotes = false', '--no-quotes')})"

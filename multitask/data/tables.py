@@ -251,13 +251,18 @@ def suffixes(path: Path) -> tuple[str, str]:
     return (path.with_suffix("") if compression else path).suffix.lower(), compression
 
 
-def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+RETURN = "a carriage return within a line; end lines with LF or CRLF"
+
+
+def text_lines(path: Path, encoding: str = "utf-8", returns: bool = False) -> Iterator[str]:
     """The lines of a file, each with its line end; a byte order mark is removed.
+
+    `returns` allows carriage returns that do not end a line, as quoted fields may have.
 
     Raises:
         InputError: the file is missing or no regular file, a damaged compressed file, one that holds far more bytes
-            than it has, or of another encoding; a line contains NUL, a carriage return that does not end it, or more
-            than 16 MiB. The message names the line.
+            than it has, or of another encoding; a line contains NUL, a carriage return that does not end it (without
+            `returns`), or more than 16 MiB. The message names the line.
     """
     wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
     compressed = bool(suffixes(path)[1])
@@ -280,7 +285,10 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             size += len(raw)
             if size > UNSUSPECTED_BYTES and compressed:
                 refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED_BYTES)
-            yield _decode(raw, f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
+            text = _decode(raw, place := f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
+            if not returns and "\r" in text.removesuffix("\n").removesuffix("\r"):
+                raise InputError(f"{place}: {RETURN}")
+            yield text
 
 
 def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
@@ -296,6 +304,4 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
         ) from None
     if "\0" in text:
         raise InputError(f"{place}: contains a NUL byte; {AS_UTF_8}")
-    if "\r" in text and "\r" in text.removesuffix("\n").removesuffix("\r"):
-        raise InputError(f"{place}: a carriage return within a line; end lines with LF or CRLF")
     return text
