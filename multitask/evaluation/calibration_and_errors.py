@@ -105,16 +105,27 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
         measure, wrong = "error", np.abs(decided - labels)
     order = [row for row in np.argsort(-wrong, kind="stable")[:most].tolist() if wrong[row] > -np.inf]
     shown = zip(order, written(task, labels[order]), written(task, decided[order]), strict=True)
+    columns = text_headers(task.files.text, ("row", "label", "predicted", measure))
     return [
         {
             "row": int(row if examples.numbers is None else examples.numbers[row]),
-            **{column: texts[row] for column, texts in zip(task.files.text, examples.sentences, strict=True)},
+            **{column: texts[row] for column, texts in zip(columns, examples.sentences, strict=True)},
             "label": label,
             "predicted": prediction,
             measure: float(wrong[row]),
         }
         for row, label, prediction in shown
     ]
+
+
+def text_headers(columns: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Names of a table's columns of sentences: their own, with `text_` in front if another column has that name."""
+    names: list[str] = []
+    for name in columns:
+        while name in (*taken, *names):
+            name = f"text_{name}"
+        names.append(name)
+    return names
 
 
 def write_details(

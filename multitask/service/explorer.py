@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from minbert.errors import InputError, install_with
 from multitask.data.examples import Examples
 from multitask.data.write_tables import without_formula
-from multitask.evaluation.calibration_and_errors import confidence_of
+from multitask.evaluation.calibration_and_errors import confidence_of, text_headers
 from multitask.models.estimates import estimate, located, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service.batching import QueueFull
@@ -162,7 +162,8 @@ def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
     texts = DataFrame(rows.texts.tolist(), rows.index, range(len(columns)))
     table = concat([texts, rows[["gold", "predicted"]]], axis=1).map(without_formula)
     table = concat([rows.row, table, rows[["confidence", "error"]]], axis=1)
-    header = map(without_formula, ("row", *columns, "gold", "predicted", "confidence", "error"))
+    own = ("row", "gold", "predicted", "confidence", "error")
+    header = map(without_formula, (own[0], *text_headers(columns, own), *own[1:]))
     return str(table.to_csv(index=False, header=list(header), lineterminator="\r\n"))  # RFC 4180
 
 

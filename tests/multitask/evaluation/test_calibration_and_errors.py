@@ -175,6 +175,22 @@ def test_worst_errors_of_a_regression_are_the_farthest_rows():
     assert [error["error"] for error in found] == pytest.approx([1.2, 0.8, 0.4], abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (("row", "error"), ("text_row", "text_error")),
+        (("predicted", "first"), ("text_predicted", "first")),
+        (("text_label", "label"), ("text_label", "text_text_label")),
+    ],
+)
+def test_sentences_take_the_place_of_no_other_column_of_the_worst_errors(columns, names):
+    task = declared_tasks()["similar"]
+    own = replace(task, files=replace(task.files, text=columns))
+    (found,) = worst_errors(own, np.array([0.2]), examples([4.5], 2), 1)
+    assert [*found] == ["row", *names, "label", "predicted", "error"]
+    assert [found[name] for name in ("row", *names, "label")] == [0, "-text 0 0", "-text 1 0", 4.5]
+
+
 def test_details_are_written_for_every_kind(tmp_path):
     tasks = declared_tasks()
     tasks["topic"] = replace(tasks["topic"], labels=("=gold", "class", "'=gold"))

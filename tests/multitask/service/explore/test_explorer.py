@@ -122,6 +122,7 @@ def test_no_text_of_a_file_is_a_formula(text):
 def test_without_rows_the_file_has_its_header_alone(dev_sets):
     none = dev_sets["paraphrase"].rows["one"][:0]
     assert csv_of(none, ["first", "second"]) == "row,first,second,gold,predicted,confidence,error\r\n"
+    assert csv_of(none, ["row", "error"]) == "row,text_row,text_error,gold,predicted,confidence,error\r\n"
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+2.5", "-1e-05", "a=b", "'tis", -0.5, None])
