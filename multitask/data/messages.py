@@ -68,9 +68,19 @@ def plain(text: str, most: int = 80) -> str:
     return "".join(c if c.isprintable() else " " for c in shown)
 
 
+def other_tasks(path: Path) -> str:
+    """The end of an error about a missing file: a tasks file next to it that does not name it, if there is one."""
+    tasks_file = path.parent / "tasks.toml"
+    if path.exists() or not tasks_file.is_file() or path.name in tasks_file.read_text(errors="replace"):
+        return ""
+    return f"; for the tasks of {tasks_file}, give --tasks-file {tasks_file} in place of its folder"
+
+
 def read_or_refuse(path: Path, read: Callable[[Path], T]) -> T:
     """Read a regular file or standard input. Raises InputError if there is none or it cannot be read."""
     try:
+        if others := other_tasks(path):
+            raise InputError(f"{path}: no such file{others}")
         if str(path) != STANDARD_INPUT:  # which may be a pipe
             file_size(path)
         return read(path)

@@ -20,6 +20,7 @@ from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, RowNumbers, tokenise, warn_of_tokens
+from multitask.data.messages import other_tasks
 from multitask.evaluation.embeddings import (
     DIGITS,
     EmbeddingTable,
@@ -156,7 +157,7 @@ def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
     if name not in dev:
         raise InputError(f"{data}: {name} has no pairs with numbers or two classes, {needed}")
     if not dev[name].exists():
-        raise InputError(f"{dev[name]}: no such file, {needed}")
+        raise InputError(f"{dev[name]}: no such file, {needed}{other_tasks(Path(dev[name].file))}")
     return task
 
 

@@ -19,7 +19,7 @@ from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, TextCounts
 from multitask.data.markup import aligned
-from multitask.data.messages import listed, plain, quote, spelled
+from multitask.data.messages import listed, other_tasks, plain, quote, spelled
 from multitask.data.tables import RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
@@ -176,7 +176,7 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     if not report.files and not report.problems:
         names = [Path(task.source("train").file).name for task in tasks.values()]
         names += [file for _, file in SOURCE_FILES.values()]
-        raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
+        raise InputError(f"{data}: no data file; expected some of {', '.join(names)}{other_tasks(data / names[0])}")
     report.compare()
     return report
 
