@@ -265,9 +265,9 @@ PARAMETERS = {
 """Of parameters, for readers. Others are called as in the rows' points."""
 
 
-def table_pictures(table: TableScores, prefix: str = "figures/") -> dict[str, Picture]:
+def table_pictures(table: TableScores) -> dict[str, Picture]:
     """All pictures of a table by their files."""
-    name = f"{prefix}{table.description.name}"
+    name = f"figures/{table.description.name}"
     drawn = {f"{name}-{parameter}.svg": picture for parameter, picture in sweeps(table).items()}
     return {f"{name}.svg": table_picture(table), **drawn}
 

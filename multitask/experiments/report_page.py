@@ -122,10 +122,6 @@ INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""
 WIDTH = re.compile(r"max-width: ([\d.]+)in")
 """Of a picture."""
-Pictures = Mapping[str, Picture]
-"""Pictures by the paths under which a page's Markdown has them."""
-
-
 TEMPLATES = Path(__file__).parent
 
 
@@ -140,15 +136,14 @@ def _templates(folder: Path) -> Environment:
         keep_trailing_newline=True,
     )
     made.globals |= {"text": markdown_text, "code": markdown_code, "anchor": anchor, "folded": folded}
+    made.globals |= {"section_markdown": section_markdown}
     return made
 
 
 def markdown_page(template: Path, **values: Any) -> str:
     """A page in Markdown, with at most one empty line in a row."""
-    return (
-        re.sub(r"\n{3,}", "\n\n", _templates(template.parent).get_template(template.name).render(**values)).strip()
-        + "\n"
-    )
+    text = _templates(template.parent).get_template(template.name).render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def folded(note: str) -> str:
@@ -158,15 +153,19 @@ def folded(note: str) -> str:
     return f"<details><summary>{seen}.</summary>\n\n{hidden}\n\n</details>" if rest else markdown_text(note)
 
 
-def section_pictures(section: Section, folder: str) -> Pictures:
-    """A section's figures by their paths."""
-    return {f"{folder}/{section.key}-{number}.svg": picture for number, picture in enumerate(section.pictures, start=1)}
+def pictures_of(sections: Sequence[Section], folder: str) -> dict[str, Picture]:
+    """The figures of sections by their paths."""
+    return {
+        f"{folder}/{section.key}-{number}.svg": picture
+        for section in sections
+        for number, picture in enumerate(section.pictures, start=1)
+    }
 
 
 def section_markdown(section: Section, folder: str) -> str:
     """A section's heading, text, figures with captions, and table."""
     parts = [f"## {section.title}", section.text]
-    for path, picture in section_pictures(section, folder).items():
+    for path, picture in pictures_of([section], folder).items():
         parts += [f"![{markdown_text(picture.title)}]({path})", markdown_text(picture.caption)]
     if section.table is not None:
         parts.append(markdown_table(text_rows(section.table.map(markdown_text)), len(section.table.columns)))
@@ -198,8 +197,8 @@ class _Renderer(RendererHTML):
         return "</table></div>"
 
 
-def html_page(markdown: str, pictures: Pictures) -> str:
-    """A page's Markdown as HTML."""
+def html_page(markdown: str, pictures: Mapping[str, Picture]) -> str:
+    """A page's Markdown as HTML. `pictures` are by the paths under which the Markdown has them."""
     body = MarkdownIt("commonmark", renderer_cls=_Renderer).enable("table").render(markdown, dict(pictures))
     body = body.replace('<p><figure tabindex="0">', '<figure tabindex="0">').replace("</figure></p>", "</figure>")
     body = INTERVAL.sub(r"\1<small>\2</small></td>", body)
@@ -209,16 +208,6 @@ def html_page(markdown: str, pictures: Pictures) -> str:
 
 LETTERS_SHOWN = 120
 """Letters of an example's text."""
-
-
-@dataclass(frozen=True)
-class BestModel:
-    """The model with the best overall dev score: its row, its table's title, the score, and a list by task."""
-
-    label: str
-    table: str
-    overall: float
-    tasks: str
 
 
 def overview(tables: Sequence[TableScores]) -> Picture | None:
@@ -233,27 +222,19 @@ def overview(tables: Sequence[TableScores]) -> Picture | None:
     return Picture(intervals({title: rows}, title), title) if len(tables) > 1 and rows else None
 
 
-def best_model(results: PresetResults) -> BestModel | None:
-    """None if no row is scored on all tasks."""
+def _best_model(results: PresetResults) -> SimpleNamespace | None:
+    """The model with the best overall dev score, its scores with an example each. None if none has all tasks."""
     if (best := results.best_run(results.record.tasks)) is None:
         return None
-    [table] = [found.table for found in results.tables if found.table.key == best.table]
-    tasks = _tasks(best, Path(results.record.data))
-    return BestModel(table.label(best.row), table.numbered_title, best.overall, tasks)
-
-
-def _tasks(run: RunResult, data: Path) -> str:
-    """A list of the scores, with the first dev example of each task, if the dev sets are still there and the same."""
-    lines = []
-    for task, value in run.scores.items():
-        measure = run.measures[task].replace("_", " ")
-        line = f"- **{capitalized(task)}**, {measure} {value:.3f}. {_first_example(run, task, data)}"
-        lines.append(line.rstrip() + "\n")
-    return "".join(lines)
+    table, tasks = results.finished_tables[best.table].table, ""
+    for task, value in best.scores.items():
+        measure, example = best.measures[task].replace("_", " "), _first_example(best, task, Path(results.record.data))
+        tasks += f"- **{capitalized(task)}**, {measure} {value:.3f}. {example}".rstrip() + "\n"
+    return SimpleNamespace(label=table.label(best.row), table=table.numbered_title, overall=best.overall, tasks=tasks)
 
 
 def _first_example(run: RunResult, task: str, data: Path) -> str:
-    """Text, label and prediction; nothing if answers or dev set are gone, or if the metric needs probabilities."""
+    """Text, label and prediction; empty without answers, or their dev set, or if the metric needs probabilities."""
     if task not in run.answers:
         return ""
     labels, predictions, *_ = run.answers[task]
@@ -268,12 +249,9 @@ def _first_example(run: RunResult, task: str, data: Path) -> str:
         return ""
     texts = (column[0] for column in examples.sentences)
     shown = " / ".join(text if len(text) <= LETTERS_SHOWN else f"{text[:LETTERS_SHOWN]}…" for text in texts)
-    gold, predicted = (_text(written(declared, values[:1])[0]) for values in (labels, predictions))
+    first = [written(declared, values[:1])[0] for values in (labels, predictions)]
+    gold, predicted = (f"{value:.2f}" if isinstance(value, float) else value for value in first)
     return markdown_text(f"Its first dev example: “{shown}” Label {gold}, prediction {predicted}.")
-
-
-def _text(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def results_in(runs: Path, preset: str, output: Path) -> PresetResults:
@@ -306,28 +284,26 @@ def report_of(
     data.save(output / "results.parquet")
     scores = {table.description.table: table for table in data.tables}
     tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
-    for found in results.tables:
-        if found.table.kind == "table" and found.table.key in scores:
-            text = latex_float(scores[found.table.key], results.record.subject)
-            write_text(output / "tables" / f"{found.table.name}.tex", text)
     for table in tables:
         drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
-    with_rows = [found.table.key for found in results.tables if found.table.kind == "table"]
-    if over := overview([scores[key] for key in with_rows if key in scores]):
+    with_rows = {found.table.key for found in results.tables if found.table.kind == "table"}
+    in_latex = [table for key, table in scores.items() if key in with_rows]
+    for found in in_latex:
+        text = latex_float(found, results.record.subject)
+        write_text(output / "tables" / f"{found.description.name}.tex", text)
+    if over := overview(in_latex):
         drawn["figures/overview.svg"] = over
-    sections = list(filter(None, [conflicts(results)]))
-    drawn |= {path: picture for section in sections for path, picture in section_pictures(section, "figures").items()}
+    sections = [section] if (section := conflicts(results)) else []
+    drawn |= pictures_of(sections, "figures")
     shown = {
         "papers": papers,
         "single_seed": all(found.single_seed for found in results.tables if any(found.runs.values())),
         "tables": tables,
         "record": results.record,
-        "best": best_model(results),
+        "best": _best_model(results),
         "overview": over,
         "warnings": warnings_of(results),
-        "sections": [
-            SimpleNamespace(title=section.title, markdown=section_markdown(section, "figures")) for section in sections
-        ],
+        "sections": sections,
         "study": study,
         "samples": SAMPLES,
         "seen": SEEN,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas
 
@@ -12,10 +11,9 @@ from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture
 from multitask.experiments.report_page import (
     Section,
+    pictures_of,
     report_of,
     results_in,
-    section_markdown,
-    section_pictures,
     warnings_of,
     write_pages,
 )
@@ -68,10 +66,10 @@ def write_study(results: PresetResults, output: Path) -> bool:
         "warnings": warnings_of(results),
         "counts": markdown_table(text_rows(counts.astype(str).rename_axis("Claims of").reset_index())),
         "papers": [(papers[key], _claims(claims)) for key, claims in judged.groupby("paper", sort=False)],
-        "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
+        "sections": sections,
     }
-    drawn = {path: picture for section in sections for path, picture in section_pictures(section, "study").items()}
-    write_pages(output, Path(__file__).with_name("study.md.jinja"), "study", shown, drawn)
+    template = Path(__file__).with_name("study.md.jinja")
+    write_pages(output, template, "study", shown, pictures_of(sections, "study"))
     return True
 
 
