@@ -31,9 +31,9 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 ColumnName = Annotated[str, Field(min_length=1)]
 
 TUNED = {"tuned": True}
-RESERVED = ("overall", "training", "embeddings", "facts")
-"""Names that stand for something else beside tasks in files of scores."""
 """Metadata of a field that is chosen on the dev set."""
+RESERVED = ("overall", "training", "embeddings", "facts")
+"""Names that stand for something else in files of scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
