@@ -114,8 +114,7 @@ def main() -> None:
     rows: dict[str, list[FileRow]] = {}
     for name, task in tasks.items():
         examples = load_rows(task, "train")
-        seen = held_out.pairs_seen if len(examples.sentences) == 2 else held_out.sentences_seen
-        rows[name] = without([*course_rows(task, examples)], seen(*examples.sentences))
+        rows[name] = without([*course_rows(task, examples)], held_out.rows_seen(examples.sentences))
     if given.phrases:
         rows["sentiment"] *= SENTENCE_COPIES
         known = {row["sentence"].lower() for row in rows["sentiment"]}

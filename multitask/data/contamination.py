@@ -177,6 +177,10 @@ class TrainedOn:
         """
         return np.isin(_hash_pairs(hash_sentences(first), hash_sentences(second)), self.pairs)
 
+    def rows_seen(self, columns: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """Whether each row was trained on, [rows]: one of two columns as a pair."""
+        return (self.pairs_seen if len(columns) == 2 else self.sentences_seen)(*columns)
+
 
 @cache
 def _published() -> list[dict[str, list[str]]]:

@@ -212,10 +212,9 @@ def without_evaluated(parts: Sequence[tuple[list[str], ...]], task: Task, dev: E
     known = reduce(
         or_, [TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences]) for examples in evaluated]
     )
-    seen = known.pairs_seen if task.pair else known.sentences_seen
     found = []
     for columns in parts:
-        new = ~seen(*columns)
+        new = ~known.rows_seen(columns)
         if left_out := len(new) - new.sum():
             logger.info("%s: left out %d of %d rows that its dev or test set has", task.name, left_out, len(new))
         found.append(tuple([*compress(column, new)] for column in columns))

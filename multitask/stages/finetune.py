@@ -130,12 +130,11 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
 def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:
     """Warn of held-out rows that the start was trained on."""
     for name, rows in held_out.items():
-        overlap = trained_on.pairs_seen if len(rows.sentences) == 2 else trained_on.sentences_seen
-        if seen := int(overlap(*rows.sentences).sum()):
-            warning = (
-                "%s: the start was trained on %d of %d held-out rows, so scores on them say little about other rows"
+        if seen := int(trained_on.rows_seen(rows.sentences).sum()):
+            logger.warning(
+                "%s: the start was trained on %d of %d held-out rows, so scores on them say little about other rows",
+                *(name, seen, len(rows)),
             )
-            logger.warning(warning, name, seen, len(rows))
 
 
 class Finetuning(SourceTraining):
@@ -276,10 +275,8 @@ class Finetuning(SourceTraining):
         """
         if self.keeps_encoder:
             return {}
-        own = tuple(batch for batch in update if batch.source in self.sizes)
-        if len(own) < len(update):
-            update = own
-        if {batch.source for batch in own} != set(self.sizes):
+        update = tuple(batch for batch in update if batch.source in self.sizes)
+        if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(
                 Batch(name, draws.choice(rows, min(len(rows), self.config.step_size), replace=False))

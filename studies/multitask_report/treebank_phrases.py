@@ -57,7 +57,8 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     held_out = TrainedOn()
     for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT_SPLITS):
         held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
-    training = {name: _new_rows(load_rows(task, "train"), held_out) for name, task in tasks.items()}
+    training = {name: load_rows(task, "train") for name, task in tasks.items()}
+    training = {n: rows.take(np.flatnonzero(~held_out.rows_seen(rows.sentences))) for n, rows in training.items()}
     sentiment = training["sentiment"]
     phrases = _phrases(read_trees(trees), sentiment.sentences[0], held_out)
     if not phrases:
@@ -84,13 +85,6 @@ def write_course_rows(path: Path, task: Task, rows: Sequence[FileRow]) -> None:
     """Write a training or dev file of one of the course's tasks."""
     with path.open("w", encoding="utf-8", newline="") as file:
         TEXT_FORMATS[".tsv"](file, ("id", *task.files.text, str(task.files.label)))(rows)
-
-
-def _new_rows(examples: Examples, held_out: TrainedOn) -> Examples:
-    """The rows that no dev or test set has."""
-    is_pair = len(examples.sentences) == 2
-    seen = (held_out.pairs_seen if is_pair else held_out.sentences_seen)(*examples.sentences)
-    return examples.take(np.flatnonzero(~seen))
 
 
 def _phrases(trees: Iterable[Sequence[Phrase]], sentences: Sequence[str], held_out: TrainedOn) -> list[Phrase]:
