@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs a preset and writes the report: ./run_experiments.sh [PRESET] [options]
-# PRESET is sample (the default), small or paper; options are those of `multitask experiments run`, paths relative to this
-# folder.
+# PRESET (default: sample) and options are those of `multitask experiments run`; paths are relative to this folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source scripts/environment.sh

@@ -134,7 +134,7 @@ class _Runs:
 
 @settings
 class ListArtefacts(_Runs):
-    """List all runs with size, date, and the presets whose tables need each. Other folders may be deleted by hand."""
+    """List all runs with size, date, and the presets whose tables need each; the others can be deleted by hand."""
 
 
 def list_artefacts(options: ListArtefacts) -> None:

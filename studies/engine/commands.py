@@ -17,7 +17,7 @@ from studies.engine.presets import STUDIES, PresetName, load_preset
 
 @settings
 class _Sized(FinetuneConfig):
-    """Fine-tuning."""
+    """Fine-tuning, for --tasks-file; a preset takes --epochs and --epoch-size only."""
 
     epochs: Count | None = None  # type: ignore[assignment]  # not given; a tasks file then takes the usual number
     """Number of epochs. Default: 3 with --tasks-file; otherwise the preset's. Pre-trainings have those of their
@@ -34,9 +34,9 @@ _SIZED = _Sized(keep_task_bests=TABLE_SETTINGS.keep_task_bests)
 class _Presets(Tables):
     preset: PresetName | None = field(default=None, metadata=POSITIONAL)
     """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `medium`: a
-    thousand steps of each fine-tuning; `best`: the best recipe on real data with phrases; `best-base`: that for plain
-    BERT; `paper`: real data with the report's settings; `paradigm`, `paradigm-roberta`: the tables of losses with the
-    settings of their paper. Leave it out with --tasks-file."""
+    thousand steps of each fine-tuning; `best`: the best recipe on real data with phrases; `best-base`: the best recipe
+    for plain BERT; `paper`: real data with the report's settings; `paradigm`, `paradigm-roberta`: the tables of losses
+    with the settings of their paper. Leave it out with --tasks-file."""
     start: str | None = None
     """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default: the
     preset's."""

@@ -1,7 +1,8 @@
-"""Write the captions and the news of the course's similarity training set into files of their own, for `domains`.
+"""Write the captions and the news of the course's similarity training set into two files, for the table `domains`.
 
     python -m studies.gradient_paradigm.captions_and_news DATA SENTEVAL
 
+DATA is the folder with the course's sts-train.csv, which gets the new files. SENTEVAL is SentEval's data folder.
 The course's set is a shuffled STS Benchmark without the column of genres (Cer et al., SemEval 2017, table 2), which
 SentEval's copy has.
 """

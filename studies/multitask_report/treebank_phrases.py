@@ -3,7 +3,8 @@
     python -m studies.multitask_report.treebank_phrases DATA TREES OUTPUT
 
 The treebank labels every phrase of a sentence's tree (Socher et al., EMNLP 2013). The course's file has the sentences.
-TREES is train.txt of trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment.
+DATA is the folder of the course's files, OUTPUT a new one. TREES is train.txt of trainDevTestTrees_PTB.zip from
+https://nlp.stanford.edu/sentiment.
 """
 
 import argparse

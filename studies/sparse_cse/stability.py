@@ -56,7 +56,7 @@ def stability(
     Each of the `seeds`, two or more, draws other batches. `batch_sizes` are compared with that of `config`.
     """
     if seeds < 2:
-        raise InputError(f"--seeds {seeds}: expected at least 2")
+        raise InputError(f"seeds is {seeds}; expected at least 2")
     score, rows = _scorer(start, data, config, options)
     size = config.batch_size
     whole = [score(rows, size, seed) for seed in range(seeds)]
