@@ -6,6 +6,7 @@ A name is a tutorial (`own_csv`) or a page (`README.md`, `docs/how-to/prune.md`)
 
 import sys
 
+from minbert.files import write_text
 from scripts.doc_blocks import PAGES, ROOT, refreshed
 from scripts.notebooks import TUTORIALS, executed, written
 
@@ -14,11 +15,11 @@ def main(names: list[str]) -> None:
     for source in TUTORIALS:
         if not names or source.stem in names:
             print(source.relative_to(ROOT), flush=True)
-            source.with_suffix(".ipynb").write_text(written(executed(source)), encoding="utf-8")
+            write_text(source.with_suffix(".ipynb"), written(executed(source)))
     for page in PAGES:
         if not names or page.relative_to(ROOT).as_posix() in names:
             print(page.relative_to(ROOT), flush=True)
-            page.write_text(refreshed(page), encoding="utf-8")
+            write_text(page, refreshed(page))
 
 
 if __name__ == "__main__":
