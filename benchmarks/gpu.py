@@ -95,7 +95,9 @@ def computed(problem: Finetuning | Pretraining, update: Update) -> tuple[Tensor,
 def equality(sizes: Sizes) -> Iterator[Row]:
     """Losses, gradients and embeddings on the device compared with those of the processor in fp32."""
 
-    def of(kind: str, shape: str, device: Device, precision: Literal["fp32", "bf16"]) -> tuple[Tensor, Tensor, Tensor]:
+    def results(
+        kind: str, shape: str, device: Device, precision: Literal["fp32", "bf16"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         if kind == "contrastive":
             contrastive = pretrain.prepare(shape, sizes.data, device=device, precision=precision)
             return computed(contrastive, pretrain.updates(contrastive, 16, 1)[0])
@@ -104,10 +106,10 @@ def equality(sizes: Sizes) -> Iterator[Row]:
 
     for shape in sizes.shapes:
         for kind in ("fine-tuning", "contrastive"):
-            exact, rounded = (of(kind, shape, "cpu", precision) for precision in ("fp32", "bf16"))
+            exact, rounded = (results(kind, shape, "cpu", precision) for precision in ("fp32", "bf16"))
             limits = {"fp32": FP32_LIMIT, "bf16": BF16_RATIO * distance(rounded[1], exact[1])}
             for precision, limit in limits.items():
-                losses, gradient, embeddings = of(kind, shape, sizes.device, precision)
+                losses, gradient, embeddings = results(kind, shape, sizes.device, precision)
                 loss, apart = float((losses - exact[0]).abs().max()), distance(gradient, exact[1])
                 cosine = float(cosine_similarity(embeddings, exact[2]).min())
                 named = {"loss difference": loss, "gradient difference": apart, "limit": limit, "cosine": cosine}
@@ -227,8 +229,8 @@ def run_part(name: str, command: Sequence[str], seconds: float, folder: Path) ->
         try:
             ended = "done"
             if process.wait(seconds):
-                said = [line for line in log_file.read_text(errors="replace").splitlines() if line.strip()]
-                ended = f"failed: {said[-1].strip() if said else 'no message'}"
+                logged = [line for line in log_file.read_text(errors="replace").splitlines() if line.strip()]
+                ended = f"failed: {logged[-1].strip() if logged else 'no message'}"
         except subprocess.TimeoutExpired:
             ended = f"stopped after {seconds / 60:.1f} minutes"
         finally:

@@ -27,9 +27,9 @@ def write(senteval: Path, output: Path, pairs: int) -> None:
     """Write the folders. Raises InputError for a missing or malformed file, or too few pairs of a kind."""
     with atomic_folder(output) as temporary:
         for kind, sets in KINDS.items():
-            places = [(senteval / "STS" / f"{year}-en-test", name) for year, name in (of.split("/") for of in sets)]
-            files = [of / f"STS.{part}.{name}.txt" for of, name in places for part in ("input", "gs")]
-            rows = read_sts(files)
+            subsets = [subset.split("/") for subset in sets]
+            files = [f"{year}-en-test/STS.{part}.{name}.txt" for year, name in subsets for part in ("input", "gs")]
+            rows = read_sts([senteval / "STS" / file for file in files])
             first, second = rows.columns
             frame = pandas.DataFrame({"sentence1": first, "sentence2": second, "similarity": rows.labels})
             frame = frame.drop_duplicates(["sentence1", "sentence2"], ignore_index=True)

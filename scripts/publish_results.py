@@ -33,12 +33,10 @@ from scripts.refresh_study_pages import PAGES
 
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:
     """Write a file of results and the frame of scores. Raises InputError if the report lacks a table."""
-    of_report = Results.load(report / "results.parquet")
-    new = [
-        replace(of, lines=of.lines.assign(data=of.lines.data.map(without_folders))) for of in map(of_report.table, keys)
-    ]
+    new = [*map(Results.load(report / "results.parquet").table, keys)]
+    new = [replace(table, lines=table.lines.assign(data=table.lines.data.map(without_folders))) for table in new]
     earlier = Results.load(file).tables if file.is_file() else ()
-    Results(tuple({of.description.table: of for of in (*earlier, *new)}.values())).save(file)
+    Results(tuple({table.description.table: table for table in (*earlier, *new)}.values())).save(file)
     scores = file.parent / "scores" / file.name
     published = GridFrames.load(scores) if scores.is_file() else None
     _united(GridFrames.load(report / SCORES).of_tables(keys), published, file.stem).save_scores(scores)

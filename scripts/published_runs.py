@@ -41,7 +41,7 @@ def pack(folder: Path, file: Path) -> None:
         lines.append((run.name, DONE, str(Run(run).seconds)))
         if (run / ANSWERS).is_file():
             arrays = read_arrays(run / ANSWERS)
-            lines.append((run.name, ANSWERS, json.dumps({name: str(of.dtype) for name, of in arrays.items()})))
+            lines.append((run.name, ANSWERS, json.dumps({name: str(array.dtype) for name, array in arrays.items()})))
             tasks = [name.removesuffix("_labels") for name in arrays if name.endswith("_labels")]
             answers += [answer_frame(run.name, t, arrays[f"{t}_labels"], arrays[f"{t}_predictions"]) for t in tasks]
     with atomic_file(file) as temporary:
@@ -60,8 +60,8 @@ def unpack(file: Path, folder: Path) -> None:
             write_text(folder / run / name, files[run, name])
     for run, answers in pandas.read_parquet(answers_of(file)).groupby("run", sort=False):
         kinds, arrays = json.loads(files[str(run), ANSWERS]), dict[str, Any]()
-        for task, of in answers.groupby("task", sort=False):
-            for name, values in ((f"{task}_labels", of.label), (f"{task}_predictions", of.prediction)):
+        for task, rows in answers.groupby("task", sort=False):
+            for name, values in ((f"{task}_labels", rows.label), (f"{task}_predictions", rows.prediction)):
                 arrays[name] = values.to_numpy().astype(kinds[name])
         np.savez(folder / str(run) / ANSWERS, **arrays)
     for run in [run for run, name in files if name == DONE]:

@@ -69,9 +69,9 @@ READINGS = {"multitask-report-small": 5}
 @cache
 def published(name: str, pages: Path) -> PresetResults:
     """The tables of published frames; intervals cover other dev examples where answers are published, too."""
-    of = pages / "results"
-    answers = answers_of(of / "runs" / f"{name}.parquet")
-    return PresetResults.of(GridFrames.load(of / "scores" / f"{name}.parquet", answers))
+    results = pages / "results"
+    answers = answers_of(results / "runs" / f"{name}.parquet")
+    return PresetResults.of(GridFrames.load(results / "scores" / f"{name}.parquet", answers))
 
 
 @cache
@@ -101,7 +101,7 @@ def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
     found = []
     for name in sorted({path.stem for path in (pages / "results").glob("*.parquet")} - UNFINISHED):
         tables = published(name, pages).finished_tables
-        about = {key: of for key, of in claims().items() if any(place.table in tables for place in of.places)}
+        about = {key: claim for key, claim in claims().items() if any(p.table in tables for p in claim.places)}
         judged = judge([*about.values()], tables, readings=READINGS.get(name, 1))
         found.append(judged.assign(file=name, key=[*about]))
     columns = ["file", "key", "paper", "section", "text", "kind", "number", "corrected", "covers", "status"]
@@ -116,8 +116,8 @@ def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
         results = ClaimResults(published(one.file, pages).finished_tables[one.table], one.column)
         weights: dict[str, float] = {}
         for sign, keys in ((1, one.rows), (-1, one.less)):
-            for key in (of := list(filter(None, keys.split("; ")))):
-                weights[key] = weights.get(key, 0.0) + sign / len(of)
+            for key in (rows := list(filter(None, keys.split("; ")))):
+                weights[key] = weights.get(key, 0.0) + sign / len(rows)
         number = results.contrast(weights, MEASURES[one.measure])
         found.append((number.value, *number.interval()))
     return listed.assign(**dict(zip(("value", "low", "high"), np.round(found, 6).T, strict=True)))
@@ -127,8 +127,8 @@ def all_costs(pages: Path = PAGES) -> pandas.DataFrame:
     """The minutes of each published table's stages, one after the other, by machine; tables share stages."""
     found = []
     for name in sorted(path.stem for path in (pages / "results").glob("*.parquet")):
-        for key, of in published(name, pages).finished_tables.items():
-            minutes = of.minutes or {"not recorded": np.nan}
+        for key, results in published(name, pages).finished_tables.items():
+            minutes = results.minutes or {"not recorded": np.nan}
             found += [(name, key, round(spent, 1), machine) for machine, spent in minutes.items()]
     return pandas.DataFrame(found, columns=["file", "table", "minutes", "machine"])
 
@@ -156,10 +156,10 @@ def orderings() -> Picture:
     named = [one for one in ORDERINGS if one.column == OVERALL] + [one for one in EQUALITIES if one.table.isdigit()]
     found = {}
     for key, row, less in sorted(((int(one.table), one.first, one.second) for one in named), key=itemgetter(0)):
-        of = table("multitask-report-small", str(key))
-        scores = {one.key: one.published.get(OVERALL, np.nan) for one in of.table.rows}
-        both = (of.table.label(one).removesuffix(" (baseline)") for one in (row, less))
-        difference = shown(of.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])
+        results = table("multitask-report-small", str(key))
+        scores = {one.key: one.published.get(OVERALL, np.nan) for one in results.table.rows}
+        both = (results.table.label(one).removesuffix(" (baseline)") for one in (row, less))
+        difference = shown(results.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])
         found[f"Table {key}: {' − '.join(both)}"] = difference
     title = "Overall: differences as published, and here"
     return forest(title, {title: found})
@@ -169,9 +169,9 @@ def no_difference() -> Picture:
     """Overall of options less that of the usual one."""
     found = {}
     for key, about in MATTERS_NOT.items():
-        of = table("multitask-report", key)
-        tests = as_intervals(of.against_reference.xs(OVERALL, level=1))
-        found |= {f"{about}: {of.table.label(row)}": test for row, test in tests.items()}
+        results = table("multitask-report", key)
+        tests = as_intervals(results.against_reference.xs(OVERALL, level=1))
+        found |= {f"{about}: {results.table.label(row)}": test for row, test in tests.items()}
     title = "Overall, less the usual option"
     return forest(title, {title: found})
 
@@ -216,8 +216,8 @@ def shares() -> Picture:
     """Scores against the share removed, of two encoders."""
     panels = {}
     for key, encoder in {OWN_PRUNED: "trained here", START_PRUNED: "tuned start"}.items():
-        for column, of in score_curves(table("sparse-cse", key), (STS, TRANSFER)).items():
-            panels[f"{column}, {encoder}"] = of
+        for column, curves in score_curves(table("sparse-cse", key), (STS, TRANSFER)).items():
+            panels[f"{column}, {encoder}"] = curves
     title = "Scores against the share removed"
     return Picture(lines(panels, "share removed (95% intervals)", title, places=PLACES), title)
 
@@ -226,8 +226,8 @@ def reliability() -> Picture:
     """How well two scorings on different pairs agree, against the number of pairs."""
     found = pandas.read_csv(PAGES / "results" / "score-reliability.csv")
     drawn = {
-        kind: [(place, one.mean, one.low, one.high) for place, one in enumerate(of.itertuples())]
-        for kind, of in found.groupby("units", sort=False)
+        kind: [(place, one.mean, one.low, one.high) for place, one in enumerate(rows.itertuples())]
+        for kind, rows in found.groupby("units", sort=False)
     }
     title = "Rank correlation of two scorings on different pairs"
     places = [str(pairs) for pairs in found.pairs.unique()]

@@ -59,9 +59,9 @@ def pairs_of_tasks(data: Path, senteval: Path) -> dict[str, ScoredPairs]:
     sentences = load_rows(task_named(data, "similarity"), "train").sentences
     training = TrainedOn.of_rows([hash_sentences(column) for column in sentences])
     assert SMALL.suites.limit is not None, "the preset scores samples"
-    rows = {of.name: of.read(of.paths(senteval)).sampled(SMALL.suites.limit) for of in SETS["sts"]}
-    found = {name: ScoredPairs.of(of, training) for name, of in rows.items()}
-    return {name: of for name, of in found.items() if min(of.read.sum(), of.unread.sum()) >= FEWEST}
+    rows = {entry.name: entry.read(entry.paths(senteval)).sampled(SMALL.suites.limit) for entry in SETS["sts"]}
+    found = {name: ScoredPairs.of(rows_of_task, training) for name, rows_of_task in rows.items()}
+    return {name: pairs for name, pairs in found.items() if min(pairs.read.sum(), pairs.unread.sum()) >= FEWEST}
 
 
 def scores(table: TableResults, labels: Mapping[str, Values], kept: Mapping[str, Mask]) -> dict[str, Values]:
@@ -70,12 +70,12 @@ def scores(table: TableResults, labels: Mapping[str, Values], kept: Mapping[str,
     Raises InputError if the runs were scored on pairs with other labels.
     """
 
-    def score(of: DevAnswers, task: str) -> float:
-        if not np.array_equal(of.labels, labels[task]):
+    def score(answers: DevAnswers, task: str) -> float:
+        if not np.array_equal(answers.labels, labels[task]):
             raise InputError(
                 f"{task}: other labels than the runs have; pass SentEval's folder that they were scored on"
             )
-        return float(stats.spearmanr(of.labels[kept[task]], of.predictions[kept[task]]).statistic)
+        return float(stats.spearmanr(answers.labels[kept[task]], answers.predictions[kept[task]]).statistic)
 
     seeds = sorted(set.intersection(*({run.seed for run in runs} for runs in table.runs.values())))
     found = {}
@@ -100,12 +100,12 @@ def compare(runs: Path, data: Path, senteval: Path) -> pandas.DataFrame:
     Raises InputError for a missing or malformed file, or runs of other data.
     """
     tables, pairs = PresetResults.read(runs, "small").finished_tables, pairs_of_tasks(data, senteval)
-    labels = {name: of.labels for name, of in pairs.items()}
+    labels = {name: scored.labels for name, scored in pairs.items()}
     lines = []
     for key in ("sparsity-own", "sparsity"):
         read, unread = (
-            dict(differences(scores(tables[key], labels, kept)))
-            for kept in ({name: of.read for name, of in pairs.items()}, {name: of.unread for name, of in pairs.items()})
+            dict(differences(scores(tables[key], labels, {name: getattr(pairs[name], part) for name in pairs})))
+            for part in ("read", "unread")
         )
         for name in read:
             of_pairs = {"read": read[name], "unread": unread[name], "read less unread": read[name] - unread[name]}
