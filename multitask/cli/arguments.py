@@ -216,7 +216,9 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
             hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
         problem = "no such option of" if flag.startswith("-") else "stands after no option of"
         raise InputError(f"{plain(flag)}: {problem} `{prog}`{hint}")
-    return {name: value for name, value in vars(namespace).items() if value is not None}
+    positional = {option.name for option in command.declared() if option.positional}
+    given = vars(namespace).items()  # argparse has nothing, or an empty list, for what stands nowhere without a flag
+    return {name: value for name, value in given if value or name not in positional}
 
 
 def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentParser:

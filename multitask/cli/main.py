@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("httpx", "sentence_transformers", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # not every retry: the outcome is one line of ours
+    if isinstance(sys.stdout, TextIOWrapper):  # like files: some locales lack signs of a table or of a file's name
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     keep_few_kernels()
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))

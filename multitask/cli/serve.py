@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.files import read_text
 from minbert.settings import Count, settings
 from multitask.base.options import Computing
 from multitask.cli.arguments import Command
@@ -65,7 +66,11 @@ def serve(options: Serve) -> None:
         logger.warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
         )
-    _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
+    try:
+        _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
+    except SystemExit:  # uvicorn has logged why
+        where = f"cannot listen at {options.host}"
+        raise InputError(f"--port {options.port}: {where}; choose another, or 0 for a free one") from None
 
 
 @settings
@@ -142,7 +147,7 @@ def access_token(file: Path | None) -> str | None:
     if file is None:
         source, token = TOKEN, os.environ.get(TOKEN)
     else:
-        source, token = str(file), file.read_text(encoding="utf-8", errors="replace").strip()
+        source, token = str(file), read_text(file).strip()
     if token is not None and not re.fullmatch(r"[!-~]+", token):
         raise InputError(f"{source}: expected one line of visible ASCII characters without spaces")
     return token

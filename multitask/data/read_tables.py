@@ -75,6 +75,7 @@ def open_table(
         raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
     separator = file_format.separator or SEPARATORS.get(suffix)
     table = replace(read(path, replace(file_format, separator=separator), on_problem), format=file_format)
+    table = replace(table, rows=_without_headers(table, on_problem))
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
@@ -103,6 +104,20 @@ def table_of(frame: "pandas.DataFrame") -> OpenTable:
     values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
     return OpenTable(FRAME, columns, enumerate(rows, start=1), by_line=False)
+
+
+def _without_headers(table: OpenTable, on_problem: OnProblem) -> Iterator[tuple[int, FileRow]]:
+    """A header within a file would be a row with a class of its own."""
+    for number, row in table.rows:
+        if len(row) > 1 and all(isinstance(value, str) and _name(value) == name for name, value in row.items()):
+            on_problem(f"{table.place(number)}: the columns' names again, as where files are joined; remove the row")
+        else:
+            yield number, row
+
+
+def _name(text: str) -> str:
+    """A column's name as it stands in a file; joined files, and some programs, leave byte order marks there."""
+    return text.replace("\ufeff", "").strip()
 
 
 def _rows_of_split(table: OpenTable, split: str) -> OpenTable:
@@ -134,7 +149,7 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTa
     if first is None:
         after = f" after {file_format.skip_rows} skipped lines" if file_format.skip_rows else ""
         raise InputError(f"{path}: the file is empty{after}; expected a header line and rows")
-    header = [name.strip() for name in first[1]]
+    header = [*map(_name, first[1])]
     between = {"\t": "tabs", ",": "commas"}.get(str(file_format.separator), repr(file_format.separator))
 
     def by_column() -> Iterator[tuple[int, FileRow]]:
@@ -293,7 +308,7 @@ def _spreadsheet(path: Path, file_format: Format, on_problem: OnProblem) -> Open
     _, first = next(rows, (0, []))
     if not first:
         raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
-    header = tuple(name.strip() for name in first)
+    header = tuple(map(_name, first))
 
     def by_column() -> Iterator[tuple[int, FileRow]]:
         for number, row in rows:

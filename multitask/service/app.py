@@ -157,6 +157,8 @@ def create_app(
 async def _refused(_: Request, error: Exception) -> Response:
     """An error as an answer; the server's log has the details of unexpected ones."""
     match error:
+        case HTTPException(status_code=400):  # FastAPI's own says nothing
+            return problem(400, "the body cannot be read: not UTF-8, nested too deeply, or too long a number")
         case HTTPException():
             return problem(error.status_code, str(error.detail), error.headers)
         case InputError():
@@ -171,6 +173,8 @@ def _not_understood(error: RequestValidationError) -> Response:
     first = max(error.errors(), key=lambda found: len(found["loc"]))  # of a field's alternatives, what came furthest
     if first["type"] == "json_invalid":
         return problem(400, f"the body is not JSON from character {first['loc'][-1]} on")
+    if first["type"] == "model_attributes_type":
+        return problem(422, "the body is no JSON object, or came without the header Content-Type: application/json")
     # Behind the field's name stand row numbers, and the types that pydantic tried.
     name, *inside = first["loc"][1:] or ["body"]
     place = [str(name), *(str(part) for part in inside if isinstance(part, int))]

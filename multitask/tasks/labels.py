@@ -28,7 +28,7 @@ from multitask.data.texts import visible_text
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-LARGEST_NUMBER = float(np.finfo(np.float32).max)
+LARGEST_NUMBER = float(np.finfo(np.float32).max) / 4  # so that differences are finite, too
 
 
 QUOTES = "\"'`´“”„‘’‚«»‹›"

@@ -133,6 +133,17 @@ def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
     assert "data.csv:7: " in problems[0]
 
 
+@pytest.mark.parametrize("first", ["", "\ufeff\ufeff"])
+def test_a_header_of_a_file_that_was_joined_is_no_row(tmp_path, first):
+    """Such a row would have the label `label`; `text` alone may well be a text."""
+    lines = [f"{first}text,label", "a,1", "\ufefftext, label", "text,b", "text,label"]
+    problems: list[str] = []
+    path = write(tmp_path, "\n".join(lines))
+    assert [row["label"] for _, row in rows_of(path, on_problem=problems.append)] == ["1", "b"]
+    assert [problem.partition(": ")[0] for problem in problems] == [f"{path}:3", f"{path}:5"]
+    assert [row for _, row in rows_of(write(tmp_path, "text\na\ntext\n"))] == [{"text": "a"}, {"text": "text"}]
+
+
 def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_path):
     text = "word " * 200_000
     assert rows_of(write(tmp_path, f'text,label\n"{text}",1\n'))[0][1]["text"] == text

@@ -118,6 +118,10 @@ def test_commands_list_and_show(runs, capsys):
     assert main(["experiments", "show", path]) == 0  # as training prints it
     assert capsys.readouterr().out == output
     assert "complete" in output.splitlines()[-1]
+    assert main(["experiments", "show", "last", *where]) == 0
+    output = capsys.readouterr().out
+    assert main(["experiments", "show", *where]) == 0
+    assert capsys.readouterr().out == output
     assert main(["experiments", "show", "nothing", *where]) == 2
     capsys.readouterr()
     evaluated = next(runs.glob("evaluate-*"))

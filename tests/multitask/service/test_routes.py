@@ -141,6 +141,7 @@ def test_wrong_requests_are_refused_in_one_line(client, path, body, status, text
     ("body", "status"),
     [
         (b'{"texts": ["a"', 400),
+        (b'{"texts": ["\xff"]}', 400),
         (b"\xff\xfe", 400),
         (b"[" * 19_000, 400),
         (b'{"texts": ' + b'{"a":' * 3000 + b"1" + b"}" * 3001, None),
@@ -153,6 +154,7 @@ def test_what_is_no_request_at_all_is_refused(client, body, status):
     answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status or (status is None and answer.status_code in (400, 422))
     assert answer.json().keys() == {"error"}
+    assert answer.json()["error"].startswith("the body") or not body
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,7 @@ def test_a_form_of_another_site_is_refused(client):
     """Browsers send such a request to any address without asking; JSON they would ask for."""
     answer = client.post("/v1/embed", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
     assert answer.status_code == 422
+    assert answer.json()["error"].endswith("without the header Content-Type: application/json")
     allowed = client.get("/v1/tasks", headers={"Origin": "https://example.org"})
     assert not [name for name in allowed.headers if name.startswith("access-control")]
 

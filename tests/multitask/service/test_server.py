@@ -188,12 +188,16 @@ async def stop_under_load(url: str, server: "subprocess.Popen[bytes]") -> tuple[
     [
         (["--model", "a=MODEL", "a=MODEL"], "two models are named a"),
         (["--model", "MODEL", "--token-file", "TOKEN"], "expected one line of visible ASCII"),
+        (["--model", "MODEL", "--token-file", "missing"], "missing: no such file"),
+        (["--model", "MODEL", "--port", "PORT"], "cannot listen at 127.0.0.1; choose another"),
     ],
 )
 def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
     (tmp_path / "token").write_text("two words\n")
     named = {"MODEL": str(folder), "a=MODEL": f"a={folder}", "TOKEN": str(tmp_path / "token")}
-    assert main(["serve", *(named.get(argument, argument) for argument in arguments)]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        named["PORT"] = str(taken.getsockname()[1])
+        assert main(["serve", *(named.get(argument, argument) for argument in arguments)]) == 2
     assert text in capsys.readouterr().err
 
 

@@ -3,9 +3,11 @@
 import csv
 import datetime
 import gzip
+import io
 import json
 import os
 import re
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -312,11 +314,14 @@ def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny
     assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
 
 
-def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output(model, tmp_path, capsys):
+def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output(model, tmp_path, monkeypatch):
+    """In UTF-8, as files, whatever the locale."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
     model.save(tmp_path / "model")
     reading, writing = os.pipe()
     own = os.dup(0)
-    os.write(writing, b"question\nWho made it?\n")
+    os.write(writing, "question\nWho made café ☃?\n".encode())
     os.close(writing)
     os.dup2(reading, 0)
     arguments = ["predict", "--model", str(tmp_path / "model"), "--task", "topic", "--input", "-"]
@@ -326,9 +331,9 @@ def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output
         os.dup2(own, 0)
         os.close(own)
         os.close(reading)
-    header, row = capsys.readouterr().out.splitlines()
+    header, row = written.getvalue().decode().splitlines()
     assert header == "question,topic,topic_probability"
-    assert row.split(",")[:2] == ["Who made it?", model.predict("topic", ["Who made it?"])[0].label]
+    assert row.split(",")[:2] == ["Who made café ☃?", model.predict("topic", ["Who made café ☃?"])[0].label]
 
 
 def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
