@@ -45,17 +45,21 @@ class MaskedLanguageHead(nn.Module):
     def of_checkpoint(cls, folder: Path, config: BertConfig) -> Self:
         """The head stored in a checkpoint; a new one, with a warning, if the checkpoint has no fitting one."""
         head = cls(config)
+        if not head.take(folder):
+            logger.warning("%s: the checkpoint has no fitting masked-language-model head; a new one is trained", folder)
+        return head
+
+    def take(self, folder: Path) -> bool:
+        """Take the weights of the head stored in a checkpoint; False if it has no fitting one."""
         tensors = read_tensors(weights_file(folder))
         names = {ours: next((name for name in theirs if name in tensors), None) for ours, theirs in NAMES.items()}
         found = {ours: tensors[name].float() for ours, name in names.items() if name is not None}
-        own = head.state_dict()
+        own = self.state_dict()
         fits = set(found) == set(own) and all(found[name].shape == own[name].shape for name in own)
-        if fits and _is_tied(tensors, found["bias"]):
+        if fits := fits and _is_tied(tensors, found["bias"]):
             refuse_not_finite(found, weights_file(folder))
-            head.load_state_dict(found)
-        else:
-            logger.warning("%s: the checkpoint has no fitting masked-language-model head; a new one is trained", folder)
-        return head
+            self.load_state_dict(found)
+        return fits
 
     def tensors(self, config: BertConfig) -> dict[str, Tensor]:
         """The head's tensors under the names of the model's family, as checkpoints store them."""

@@ -24,6 +24,7 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_files
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_json, write_json
+from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel, Layer
 from minbert.packing import send
 from minbert.remove_heads_and_neurons import Units, masked, without_units
@@ -149,7 +150,8 @@ prune = partial(run_stage, PRUNE)
 
 A second model, of the start's shape and vocabulary, provides the weights of the remaining units (rewinding).
 
-The artefact keeps the smaller encoder, with the task heads of the model that provides its weights; scores.npz
+The artefact keeps the smaller encoder, with the task heads and the masked-language-model head of the model that
+provides its weights; scores.npz
 (`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; NaN and False
 pad the layers in which the start already lacks units); and pruning.json (units of each layer, parameters and bytes,
 before and after). Scores are always computed in fp32. Magnitude and random scores do not read the data.
@@ -176,7 +178,9 @@ def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: Ope
     folder = run.folder / "checkpoints" / PRUNED_CHECKPOINT
     smaller = without_units(source.encoder.bert, kept)
     encoder = SentenceEncoder(smaller, source.encoder.tokenizer, source.encoder.pooling)
-    encoder.save(folder, keep=heads_files(source.folder, encoder.pooling))
+    head = MaskedLanguageHead(smaller.config)
+    words = head.tensors(smaller.config) if head.take(source.folder) else None
+    encoder.save(folder, words, heads_files(source.folder, encoder.pooling))
     _write_scores(run.folder / "scores.npz", scores, kept)
     write_json(run.folder / "pruning.json", _summary(begin, kept, smaller, folder))
     write_json(run.folder / "best.json", {"last": PRUNED_CHECKPOINT})

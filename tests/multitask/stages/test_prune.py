@@ -11,10 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json
+from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.base.runs import Run
@@ -140,6 +142,24 @@ def test_other_stages_start_from_it(run, run_stage):
     for after in (trained, viewed):
         assert encoder(after).config.layer_sizes == sizes
         assert not equal_weights(encoder(after), encoder(pruned))
+
+
+def test_the_head_of_masked_words_stays_with_its_encoder(run, tiny_encoder, tmp_path):
+    model = encoder(tiny_encoder)
+    new = MaskedLanguageHead(model.config).tensors(model.config)
+    head = {name: torch.randn_like(values) for name, values in new.items()}
+    start = shutil.copytree(tiny_encoder, tmp_path / "start")
+    model.save(start, head)
+    for pruned, expected in (
+        (run(start=start), head),
+        (run(start=tiny_encoder, folder="without"), {}),
+        (run(HALF, tiny_encoder, start, folder="rewound"), head),
+        (run(HALF, start, tiny_encoder, folder="rewound to one without"), {}),
+    ):
+        stored = load_file(pruned.model_folder() / "model.safetensors")
+        found = {name: values for name, values in stored.items() if name.startswith("cls.predictions")}
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(values, expected[name]) for name, values in found.items())
 
 
 def test_sentiment_scores_need_a_head_for_it(run, tuned):
