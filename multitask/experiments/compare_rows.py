@@ -132,9 +132,9 @@ class TableResults:
         """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= run.scores.keys())
 
-    def curves(self, row: str, column: str) -> list[list[float]]:
-        """The dev score after every epoch, a list for each seed whose training measured it."""
-        return [curve for run in self.scored(row, self.tasks(column)) if (curve := run.curve(column))]
+    def curves(self, row: str, column: str) -> list[list[tuple[int, float]]]:
+        """Steps and dev scores of the evaluations in training, a list for each seed whose training measured these."""
+        return [curve for run in self.scored(row, self.tasks(column)) if (curve := run.curve_by_step(column))]
 
     def heading(self, column: str) -> str:
         """A column's title."""

@@ -137,6 +137,10 @@ class RunResult(RunFacts):
         scores = [line["numbers"].get(column, {}).get(measure) for line in self.history]
         return [] if None in scores else scores
 
+    def curve_by_step(self, column: str) -> list[tuple[int, float]]:
+        """The same with the step of each evaluation."""
+        return [(line["step"], score) for line, score in zip(self.history, self.curve(column), strict=False)]
+
     def probed(self, statistic: str, place: ProbedAt = "training batches") -> list[tuple[int, float]]:
         """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
 

@@ -50,9 +50,6 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 
-CURVES = "-curves"
-"""Follows a table's name in the file of its curves over the epochs."""
-
 
 @dataclass(frozen=True)
 class Section:
@@ -66,24 +63,22 @@ class Section:
 
 
 def learning_curves(results: TableResults) -> Picture | None:
-    """The dev scores after every epoch, a panel for each column that training measured. None without curves.
+    """The dev scores over training, a panel for each column that training measured. None without curves.
 
     A table that is shown as curves has one large panel of the overall score, as the report's Figure 2.
     """
     large = results.table.kind == "curves"
     panels = {
         results.heading(column): {
-            row.label: over_seeds([[*enumerate(seed, start=1)] for seed in curves])
-            for row in results.table.rows
-            if (curves := results.curves(row.key, column))
+            row.label: over_seeds(curves) for row in results.table.rows if (curves := results.curves(row.key, column))
         }
         for column in ((OVERALL,) if large else results.table.score_columns)
     }
     panels = {heading: curves for heading, curves in panels.items() if curves}
     if not panels:
         return None
-    title, size = f"{results.table.numbered_title}, after every epoch", (5.6, 3.2) if large else (2.8, 2.1)
-    xlabel = "epoch (bands: one standard deviation over seeds)"
+    title, size = f"{results.table.numbered_title}, over training", (5.6, 3.2) if large else (2.8, 2.1)
+    xlabel = "step (bands: one standard deviation over seeds)"
     return Picture(lines(panels, xlabel, title, ylabel="dev score", size=size), title)
 
 
@@ -332,7 +327,7 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
         note=table.note if scores is not None else f"{table.note} No run has finished.",
         pictures=table_pictures(shown) if shown else {},
         curves=learning_curves(found),
-        curves_file=f"figures/{table.name}{CURVES if table.kind == 'curves' else '-epochs'}.svg",
+        curves_file=f"figures/{table.name}-curves.svg",
         single_seed=found.single_seed,
         steps=shown is not None and any(column.metric == STEPS for column in shown.description.columns),
         scores=score_table(shown, range(len(shown.description.columns))) if shown else "",

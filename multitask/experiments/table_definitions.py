@@ -70,7 +70,7 @@ class StudyTable:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # metrics of tasks in place of the tasks' own: the first is compared, others are shown beside it
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # shown as a table or as curves over the epochs. Simulations have no scores; the study's page shows them
+    # shown as a table or as curves over training. Simulations have no scores; the study's page shows them
     kind: TableKind = "table"
 
     def __post_init__(self) -> None:

@@ -89,9 +89,7 @@ def component_sweeps(results: PresetResults) -> Section | None:
     )
 
 
-def _dev_curve(run: RunResult) -> list[tuple[float, float]]:
-    """Steps and dev scores."""
-    return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
+_dev_curve: Track = partial(RunResult.curve_by_step, column=SCORE)
 
 
 def _on_dev_set(run: RunResult, metric: str) -> list[tuple[float, float]]:

@@ -18,7 +18,7 @@ from multitask.experiments import figures
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.figures import Interval, Picture, intervals, over_seeds, standalone, sweeps, table_picture
 from multitask.experiments.grid_frames import RunResult
-from multitask.experiments.report_page import Section, conflicts
+from multitask.experiments.report_page import Section, conflicts, learning_curves
 from multitask.experiments.results_file import Column, Description, TableScores, frame_of, scores_as_data
 from multitask.experiments.table_definitions import PresetRecord, Row
 from studies.report.study_page import write_study
@@ -186,6 +186,13 @@ def test_the_page_has_every_claim_and_stands_alone(results, report):
     assert sorted(figures) == sorted(path.relative_to(report).as_posix() for path in (report / "study").iterdir())
     assert len(page.figures) == len(figures) > 10
     assert not re.search(r"\bnan\b|#010203", html)
+
+
+def test_scores_are_drawn_at_the_steps_of_their_evaluations(results, drawn):
+    """Pre-trainings are evaluated several times in an epoch."""
+    assert learning_curves(results.finished_tables["objectives"]) is not None
+    assert drawn[0].get_supxlabel().startswith("step ")
+    assert {tuple(line.get_xdata()) for line in drawn[0].axes[0].lines} == {(8, 16, 24)}
 
 
 def test_labels_decide_nothing(store, results, monkeypatch):
