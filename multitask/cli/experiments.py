@@ -102,8 +102,9 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
         print("\n".join(presented(results, best)))
     if preset.next_step:
         print(preset.next_step)
-    for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
-        print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
+    failures = [(f"{label}, seed {run.seed}: {run.error}", run.log or "") for label, run in record.failures]
+    for failure, log in dict.fromkeys(failures):  # tables share rows
+        print(f"error: {failure} ({options.runs / log})", file=sys.stderr)
     return 1 if record.failures else 0
 
 
@@ -146,7 +147,7 @@ def list_artefacts(options: ListArtefacts) -> None:
 
 @settings
 class ShowArtefact(_Runs):
-    """Show what a run was made from, and its scores after each epoch; or compare several runs.
+    """Show what a run was made from, and its scores in training; or compare several runs.
 
     For several runs it shows the settings that differ, the best scores, the times, and each run's differences to the
     first one on the same dev rows; runs without predictions are evaluated for that.

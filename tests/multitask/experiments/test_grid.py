@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,12 +19,22 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
+from multitask.cli.experiments import RunTables, run_tables
 from multitask.cli.main import main
 from multitask.cli.train import stage_commands
+from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import Grid, compute_grid, plan, run_preset
 from multitask.experiments.show_runs import entries
-from multitask.experiments.table_definitions import Experiment, Node, Row, StudyTable, experiment
+from multitask.experiments.table_definitions import (
+    Experiment,
+    Node,
+    PresetRecord,
+    RecordedRun,
+    Row,
+    StudyTable,
+    experiment,
+)
 from multitask.stages import registry
 from tests.multitask.experiments.conftest import Recipes, options, two_rows
 
@@ -303,3 +314,17 @@ def test_a_stage_that_lacks_a_package_is_an_error(tmp_path):
     registry.stages.cache_clear()
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
         registry.stages()
+
+
+def test_failures_of_rows_with_one_name_are_each_told_and_shared_ones_once(monkeypatch, capsys):
+    tables = tuple(StudyTable(key, "", "", (Row("row", "Row"),), columns=("a",)) for key in "abc")
+    errors = {"a": ("too small", "logs/x.log"), "b": ("too large", "logs/y.log"), "c": ("too small", "logs/x.log")}
+    runs = tuple(RecordedRun(key, "row", 0, error=error, log=log) for key, (error, log) in errors.items())
+    record = PresetRecord("tasks", "weights", "data", (), tables, runs)
+    monkeypatch.setattr(RunTables, "load", lambda _: SimpleNamespace(name="tasks", predicted=(), next_step=""))
+    monkeypatch.setattr("multitask.experiments.grid.run_preset", lambda *_: record)
+    monkeypatch.setattr("multitask.experiments.report_page.results_in", lambda *_: PresetResults(record, (), Path()))
+    assert run_tables(RunTables(), lambda _, folder: folder) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: Row, seed 0: too small (runs/logs/x.log)", "error: Row, seed 0: too large (runs/logs/y.log)"
+    ]  # fmt: skip
