@@ -19,13 +19,14 @@ def capitalized(name: str) -> str:
 
 
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
-    """Dev scores of each epoch, from the lines of metrics.jsonl; `*` marks the best of a column."""
+    """Dev scores from the lines of metrics.jsonl, by epoch, or by step if an epoch has several; `*` marks the best."""
     names = list(history[0]["scores"])
+    place = "epoch" if len({line["epoch"] for line in history}) == len(history) else "step"
     best = {name: max((s for line in history if isfinite(s := line["scores"][name])), default=None) for name in names}
-    rows = [["epoch", *names]]
+    rows = [[place, *names]]
     for line in history:
         cells = [f"{score_text(line['scores'][n])}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
-        rows.append([str(line["epoch"]), *cells])
+        rows.append([str(line[place]), *cells])
     return aligned(rows)
 
 

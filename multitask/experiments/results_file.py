@@ -228,11 +228,6 @@ def _foreign(path: Path, what: str) -> InputError:
     return InputError(f"{path}: {what}; expected a report's results.parquet")
 
 
-RANK: Final = "mrr"
-FURTHER: Final = ("alignment", "uniformity", RANK)
-"""Metrics of columns with neither intervals nor tests."""
-
-
 def scores_as_data(results: PresetResults, studies: Mapping[str, str] | None = None) -> Results:
     """The scores of all tables with a finished run, simulations left out. `studies` has the study of each table."""
     record, tables = results.record, []
@@ -265,10 +260,9 @@ def _columns(found: TableResults) -> Iterator[Column]:
         pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
         heading, size = found.heading(name), found.significant_from(name)
         yield Column(name, metric, heading, pictured, *counts, size, found.majority(name), found.left_out(name))
-    further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
-    further += [
-        Column(task, RANK, f"{task} MRR", False) for task, measure in found.measures.items() if measure == "ndcg"
-    ]
+    geometry = ("alignment", "uniformity")
+    further = [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in geometry]
+    further += [Column(task, "mrr", f"{task} MRR", False) for task, name in found.measures.items() if name == "ndcg"]
     for task, (_, *others) in table.metrics.items():
         further += [Column(task, name, f"{capitalized(task)} {TABLE_MEASURES[name]}", False) for name in others]
     steps = Column(TRAINING, STEPS, "Steps", False)

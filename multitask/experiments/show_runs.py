@@ -110,7 +110,7 @@ def run_list(runs: Path) -> str:
 
 
 def run_page(entry: Entry) -> str:
-    """What a run was made from, its scores after each epoch and on the dev sets, and its state, as text."""
+    """What a run was made from, its scores in training and on the dev sets, and its state, as text."""
     folder, parts = entry.artefact.folder, list[str]()
     if lines := _made_from(entry.artefact):
         note = "(settings that are not the default; all are in config.json and inputs.json)"

@@ -157,6 +157,13 @@ def test_the_best_defined_score_of_a_column_is_marked():
     ]
 
 
+def test_several_evaluations_of_an_epoch_are_told_apart_by_their_steps():
+    history = [{"epoch": 1, "step": step, "scores": {"a": score}} for step, score in ((8, 0.5), (16, 0.25))]
+    assert [line.split() for line in scores_table(history).splitlines()] == [
+        ["step", "a"], ["8", "0.5000*"], ["16", "0.2500"]
+    ]  # fmt: skip
+
+
 def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
     scored = {"overall": math.nan, "scores": {"a": math.nan, "b": 0.5}}
     evaluation = {**scored, "method": "average", "selected_on_dev": False, "members": {"m": scored}, "weights": {}}

@@ -129,9 +129,8 @@ def reported(tmp_path_factory) -> Path:
         (StudyTable("figure2", "Curves", "", (Row("good", "Good"),), kind="curves"), {"good": good}),
     ]
     found = [replace(run, table=t.key, row=row) for t, rows in tables for row, of in rows.items() for run in of]
-    PresetRecord("sample", STRANGE, STRANGE, ("Beware.",), tuple(table for table, _ in tables), tuple(found)).write(
-        runs
-    )
+    written = tuple(table for table, _ in tables)
+    PresetRecord("sample", STRANGE, STRANGE, ("Beware.",), written, tuple(found)).write(runs)
     finish(runs)
     write_report(runs, "sample", runs.parent / "report")
     return runs
@@ -274,12 +273,8 @@ def test_rows_of_different_numbers_of_updates_show_them(store):
         before = json.loads(last)["step"]
     _, shown = first_table(store)
     place = shown["Row"].index("Steps")
-    assert [shown[row][place] for row in ("Good", "Other_1 (reference)", "Alone", r"Test \| only")] == [
-        "1,180",
-        str(before),
-        str(before),
-        "–",
-    ]
+    steps = [shown[row][place] for row in ("Good", "Other_1 (reference)", "Alone", r"Test \| only")]
+    assert steps == ["1,180", str(before), str(before), "–"]
 
 
 def test_a_first_reader_learns_whose_tables_these_are_and_what_their_lines_mean(reported, store):
