@@ -32,7 +32,7 @@ from benchmarks.measure import machine, print_table
 from multitask.base.runs import locate_model
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
-QUEUE = 384  # texts, under overload; the least that the service takes
+QUEUE = 384  # texts that may wait, under overload
 PORT = 8765
 LENGTH = 256  # tokens of a text, for the plain server; all-MiniLM-L6-v2's own limit
 

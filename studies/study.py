@@ -44,11 +44,11 @@ class Study:
     papers: tuple[Paper, ...] = ()
     """The papers whose claims are checked."""
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
-    """Of the page; None if results are missing."""
+    """Sections of the page; a function returns None if results are missing."""
     claims: "tuple[Claim, ...]" = ()
     """What the papers claim, as functions of results."""
     simulations: "Callable[[PresetResults], Any]" = lambda results: None
-    """What claims without tables are about; None if it is missing."""
+    """What claims without tables read; None if it is missing."""
 
     def judge(self, results: "PresetResults") -> "pandas.DataFrame":
         """The papers' claims with their verdicts, as `claims.judge` gives them."""

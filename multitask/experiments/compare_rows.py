@@ -105,7 +105,7 @@ class TableResults:
 
     table: StudyTable
     runs: Mapping[str, tuple[RunResult, ...]]
-    """Of each row, one for each seed, by the row's key."""
+    """The runs of each row, one for each seed, by the row's key."""
     samples: Samples
     """Scores of all runs on resampled examples."""
 

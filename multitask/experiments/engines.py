@@ -45,7 +45,7 @@ class Job:
     node: Node
     models: tuple[Weights, ...]  # the models that it starts from, in the order of the node's parents
     options: RunOptions
-    log: Path  # file that everything said meanwhile is added to
+    log: Path  # file to which log lines and the output of libraries are added
 
 
 @dataclass(frozen=True)

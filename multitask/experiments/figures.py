@@ -262,7 +262,7 @@ PARAMETERS = {
     "pretraining": "batch size of pre-training",
     "finetuning": "batch size of fine-tuning",
 }
-"""Of parameters, for readers. Others are called as in the rows' points."""
+"""Names of parameters for readers. Others are called as in the rows' points."""
 
 
 def table_pictures(table: TableScores) -> dict[str, Picture]:

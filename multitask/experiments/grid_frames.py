@@ -55,7 +55,7 @@ Numbers = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One seed of one row: what is known of it but for numbers."""
+    """One seed of one row, without its numbers."""
 
     table: str
     row: str
@@ -69,7 +69,7 @@ class RunFacts:
     chain: tuple[str, ...] = ()
     """Names of all its runs, parents first."""
     costs: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    """Of all its runs, that with its scores included: seconds of wall time, and the machine. Rows may share runs."""
+    """Seconds of wall time and the machine of each of its runs, the evaluation included. Rows may share runs."""
     sources: tuple[str, ...] = ()
     """What a pre-training reads; nothing of other stages."""
     measures: Mapping[str, str] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""
 WIDTH = re.compile(r"max-width: ([\d.]+)in")
-"""Of a picture."""
+"""The width of a picture."""
 TEMPLATES = Path(__file__).parent
 
 

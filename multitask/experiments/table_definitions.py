@@ -68,7 +68,7 @@ class StudyTable:
     columns: tuple[str, ...] = MAIN_TASKS  # the tasks that rows are scored on
     # means of columns by name. Several columns without groups have one mean, `overall`
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # metrics of tasks in place of the tasks' own: the first is compared, others are shown beside it
+    # metrics of tasks in place of the tasks' own: the first is compared, others are shown, too
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # shown as a table or as curves over training. Simulations have no scores; the study's page shows them
     kind: TableKind = "table"
@@ -186,7 +186,7 @@ class Preset:
     notes: tuple[str, ...] = ()  # warnings that belong next to the scores
     order: tuple[str, ...] = ()  # keys of all tables that the record may have, in their order
     predicted: tuple[tuple[str, ...], ...] = ()  # groups of tasks; the best model of each group writes prediction files
-    next_step: str = ""  # said after the tables are computed
+    next_step: str = ""  # printed after the tables are computed
 
 
 START_NOTES = {

@@ -37,8 +37,8 @@ class Recipes:
     supervised: PretrainConfig
     fusion: FuseConfig  # Table 1's other rows have its settings and rows, too
     reviews: FinetuneConfig  # fine-tuning on long reviews
-    # masked language modelling that makes an encoder not tuned contrastively of the start weights; None where
-    # they are such an encoder themselves
+    # masked language modelling that turns the start weights into an encoder that is not tuned contrastively; None if
+    # they are one already
     masked: MlmConfig | None
     views: PretrainConfig  # contrastive training on unlabelled sentences
     pruning: PruneConfig  # which parts to remove first; tables vary it

@@ -21,7 +21,7 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Simulated:
-    """A number that simulated batches tell up to chance."""
+    """A number that simulated batches estimate."""
 
     at: Callable[[float], float]
     """The number if every simulated mean were off by so many standard errors; it must rise or fall throughout."""
@@ -122,7 +122,7 @@ def _acts(simulations: Simulations, loss: str) -> Array:
 
 
 def ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]:
-    """The share of the area with a ratio above 1, which the grid tells up to the squares that a border runs through."""
+    """The share of the area with a ratio above 1, known up to the grid's squares that a border crosses."""
     inside, above = (
         np.stack([cells[:-1, :-1], cells[1:, :-1], cells[:-1, 1:], cells[1:, 1:]])  # corners of each square
         for cells in (_acts(simulations, loss), simulations.ratio[loss] > 1)

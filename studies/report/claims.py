@@ -94,7 +94,7 @@ COMPARABLE = -0.02
 
 
 def share(value: float) -> str:
-    """A number whose bounds of an interval may lie outside of 0 to 1."""
+    """A share; the bounds of its interval are cut to 0 and 1."""
     return format_score(min(max(value, 0.0), 1.0))
 
 
@@ -225,7 +225,7 @@ class Claim:
     text: str
     criterion: str
     says: Callable[[Any], Statement]
-    """Of the results of the first place that was run; without places, of the study's simulations."""
+    """From the results of the first place that was run to a statement; without places, from the study's simulations."""
     places: tuple[ClaimPlace, ...] = ()
     kind: ClaimKind = "claim"
     """A `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the

@@ -9,11 +9,11 @@ these that is true (`verdict`):
     equivalent or opposite                  high < m
     open                                    otherwise: the interval has 0 and m
 
-So every claim has exactly one. Of an interval below m that is not above 0, it is sure that d is equivalent to 0 or has
-the opposite sign. It is equivalent if the interval lies between −m and m, opposite if it lies below 0; otherwise, which
-of both is open. A statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must
-hold, or at least one. If all must hold, each is tested at the full level (Berger 1982), and the opposite, that some
-statement fails, at the level divided by their number. If one suffices, it is the other way round.
+So every claim has exactly one. If the interval is below m but not above 0, d is equivalent to 0 or has the opposite
+sign: equivalent if the interval lies between −m and m, opposite if it lies below 0, and otherwise one of the two. A
+statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must hold, or at least one. If all
+must hold, each is tested at the full level (Berger 1982), and the opposite, that some statement fails, at the level
+divided by their number. If one suffices, it is the other way round.
 
 **Correction** (`levels`). Results can say that a claim holds, and that it fails. These are the two tails of its
 interval, 2.5% each. Both are corrected over the paper's n claims (Holm 1979): intervals have the level 5% / n; if k
@@ -33,11 +33,11 @@ from multitask.experiments.score_tables import signed
 
 Verdict = Literal["shown", "shown, perhaps smaller than the margin", "equivalent or opposite", "open"]
 NUMBERS_SHOWN = 4
-"""The most numbers of a combined statement that are told. Of more, the one that decides is told."""
+"""The most numbers of a combined statement that evidence lists. Of more, it has the least or most sure one."""
 
 
 class Quantity(Protocol):
-    """A number that results tell with an interval."""
+    """A number with an interval."""
 
     @property
     def value(self) -> float:
@@ -135,7 +135,7 @@ class Combined:
         return -inf if self.can == "show" else max(found, default=-inf) if self.every else min(found, default=inf)
 
     def least(self, level: float) -> tuple[float, str]:
-        """Of the part that is hardest to show, of those that are not shown; or of the one that is easiest."""
+        """That of the part that is hardest to show, of those not shown; if one suffices, of the easiest part."""
         if self.can == "refute":
             return inf, ""
         each = self._part_level(level, show=True)
@@ -147,7 +147,7 @@ class Combined:
         """The number that decides, and the level of its interval.
 
         If all parts must hold: the least sure one, or where the statement fails, the one that fails most surely. If one
-        suffices: the surest one if it is shown, otherwise the one that fails least surely. Of parts that have an
+        suffices: the surest one if it is shown, otherwise the one that fails least surely. If the statement has an
         opposite of its own, the surest one.
         """
         fails = verdict == "equivalent or opposite"
