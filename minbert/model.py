@@ -62,6 +62,7 @@ class Embeddings(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.position_offset = config.position_offset
+        self.uncounted = config.pad_token_id if config.family == "roberta" else None
         self.word = Embedding(config.vocab_size, config.hidden_size)
         self.position = Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type = Embedding(config.type_vocab_size, config.hidden_size)
@@ -71,10 +72,19 @@ class Embeddings(nn.Module):
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         if self.token_type.num_embeddings == 1:  # some RoBERTas have a tokenizer of BERT's class, which tells two types
             token_type_ids = token_type_ids.clamp(max=0)
+        if self.uncounted is not None:
+            position_ids = self._counted((input_ids == self.uncounted).long(), position_ids)
         hidden = (
             self.word(input_ids) + self.position(position_ids + self.position_offset) + self.token_type(token_type_ids)
         )
         return self.dropout(self.norm(hidden))
+
+    def _counted(self, padding: Tensor, position_ids: Tensor) -> Tensor:
+        """RoBERTa's positions: padding tokens, which a text may contain, share one and are not counted."""
+        seen = padding.cumsum(-1)
+        first = torch.arange(seen.shape[-1], device=seen.device) - position_ids  # the place of each sentence's start
+        before = (seen - padding).gather(-1, first)
+        return (position_ids - seen + before + 1) * (1 - padding) - 1
 
 
 class SelfAttention(nn.Module):

@@ -1,7 +1,6 @@
 """Turn text into token ids, with the Rust `tokenizers` library and a checkpoint's own files."""
 
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from minbert.errors import InputError
 from minbert.files import NO_TEXT, atomic_file, read_bytes, read_json, write_text
 from minbert.packing import PackedBatch
 from minbert.tokenizer_files import SPECIALS, read_tokenizer
-
-logger = logging.getLogger("minbert")
 
 # The Rust tokenizer takes 280 bytes a character. An encoder reads 512 tokens or so, so of a longer text only a million
 # characters are split.
@@ -283,11 +280,6 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     companions["tokenizer_config.json"] = json.dumps(settings, indent=2).encode()  # the default depends on the model
     tokenizer = Tokenizer(backend, config.max_length, companions, str(folder), special)
     refuse_unfit(tokenizer, config.vocab_size)
-    if config.family == "roberta" and (padding := config.pad_token_id) != tokenizer.pad_token_id:
-        logger.warning(
-            "%s: pad_token_id is %d, the tokenizer's is %d; in transformers, the token %s has no position of its own",
-            *(folder / "config.json", padding, tokenizer.pad_token_id, backend.id_to_token(padding)),
-        )
     return tokenizer
 
 

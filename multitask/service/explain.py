@@ -161,6 +161,7 @@ def _numbers_of_embeddings(
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
     model.encoder.bert.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
+    model.encoder.bert.embeddings.uncounted = None  # a row number is no token id
     outputs = model.head(task, model.encoder.embed(*sequences))
     declared, shown = model.tasks[task], model.tasks[task].readable(outputs.double())
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown

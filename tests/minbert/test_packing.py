@@ -276,6 +276,20 @@ def test_of_one_token_type_all_tokens_have_it(model_type):
             assert (value - theirs).abs().max() < VALUES
 
 
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+@pytest.mark.parametrize("padding", [0, 1, 7])
+def test_padding_tokens_of_a_text_have_the_positions_that_transformers_gives_them(model_type, padding):
+    """A text may contain "<pad>"; some RoBERTas have as pad_token_id another token, which many texts have."""
+    reference = random_reference(model_type, 2, 40, 5, 72, 66, 1)
+    if model_type == "roberta":
+        reference.config.pad_token_id = reference.embeddings.padding_idx = padding
+    sentences = [np.array(ids) for ids in ([padding, 9, 3], [5, padding, padding, 8, padding, 6], [4, 2], [padding])]
+    model, expected = transfer(reference), run_padded(reference, sentences)
+    for run in (run_padded, run_packed):
+        for value, theirs in zip(run(model, sentences), expected, strict=True):
+            assert (value - theirs).abs().max() < VALUES
+
+
 def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
     reference = TheirBert.from_pretrained(resolve(BUNDLED), attn_implementation="eager").eval()
     sentences = load_tokenizer(BUNDLED).encode(composed_sentences(8))[2:]

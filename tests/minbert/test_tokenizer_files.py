@@ -177,20 +177,6 @@ def test_other_names_of_the_special_tokens(tmp_path, typed, stored):
     assert_same(tmp_path, tmp_path / "saved")
 
 
-@pytest.mark.parametrize(("padding", "warns"), [(0, False), (1, True)])
-def test_a_roberta_whose_padding_is_another_token_is_warned_of(tmp_path, padding, warns, caplog):
-    """Its configuration's default with a vocabulary of BERT's order: transformers does not count unknown tokens."""
-    (tmp_path / "vocab.txt").write_text("\n".join(word_pieces()), encoding="utf-8")
-    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
-    write_json(tmp_path / "config.json", {"model_type": "roberta", "vocab_size": 1000, "pad_token_id": padding})
-    with caplog.at_level(logging.WARNING, "minbert"):
-        load_tokenizer(str(tmp_path))
-    assert caplog.messages == warns * [
-        f"{tmp_path / 'config.json'}: pad_token_id is 1, the tokenizer's is 0; in transformers, the token [UNK] has no "
-        "position of its own"
-    ]
-
-
 def contradicting(path: Path) -> RustTokenizer:
     """A tokenizer.json whose vocabulary, normaliser, split, special tokens, padding and length are others."""
     ids = {token: index for index, token in enumerate(word_pieces()[:5] + word_pieces()[:4:-1])}
