@@ -25,6 +25,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 _WORDS = {
     "Input should be": "expected",
+    r"String should match pattern '^\P{C}+$'": "expected a name without control characters",
     "a valid array": "a list",
     "a valid string": "text",
     "a valid integer": "a whole number",

@@ -60,7 +60,7 @@ class Format:
     """Fields that count as empty, such as n/a."""
     sheet: str | None = None
     """Sheet of a workbook. Default: the first one."""
-    skip_rows: Annotated[int, Field(ge=0)] = 0
+    skip_rows: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Lines of delimited text, or rows of a sheet, above the columns' names."""
 
     def __post_init__(self) -> None:

@@ -258,5 +258,5 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
         names = [plain(spelled(name) if "\\u" in spelled(name) else name) for name in examples.classes]
         return dict(zip(names, counts.tolist(), strict=True))
     assert isinstance(task, Regression)
-    heights, edges = np.histogram(labels, bins=HISTOGRAM_BINS, range=task.bounds)
+    heights, edges = np.histogram(labels.astype(np.float64), bins=HISTOGRAM_BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(HISTOGRAM_BINS)}

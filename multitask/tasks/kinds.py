@@ -23,7 +23,7 @@ from multitask.data.examples import Examples
 from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import FileRow
 from multitask.objectives.labelled_pairs import CoSENT
-from multitask.tasks.labels import NUMBER, Labelled, class_order, flag, label_name, number, parts
+from multitask.tasks.labels import LARGEST_NUMBER, NUMBER, Labelled, class_order, flag, label_name, number, parts
 from multitask.tasks.scores import (
     ORDINAL,
     best_threshold,
@@ -226,8 +226,9 @@ class Regression(Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, bounds in (("range", self.range), ("learned_range", self.learned_range)):
-            if bounds is not None and not bounds[0] < bounds[1]:
-                raise InputError(f"{name} is {list(bounds)}; expected two numbers, the lower one first")
+            low, high = bounds or (0.0, 1.0)
+            if not -LARGEST_NUMBER <= low < high <= LARGEST_NUMBER or np.float32(low) == np.float32(high):
+                raise InputError(f"{name} is {[low, high]}; expected two numbers of fp32, the lower one first")
 
     @property
     def numeric(self) -> bool:

@@ -133,8 +133,8 @@ def test_sources(tmp_path):
     [
         *('name = "other"', "weight = true", "weight = nan", "weight = inf", 'weight = ""', "id = 3", "quotes = 1"),
         *("labels = [[1], [2]]", 'labels = ["a", " "]', "labels = [1, nan]", 'class_weights = "balance"'),
-        *("temperature = 0.0", 'metric = ["accuracy"]', 'separator = ""', "separator = '\"'", "dev = 3"),
-        *('encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }'),
+        *("temperature = 0.0", 'metric = ["accuracy"]', 'separator = ""', "separator = '\"'", "dev = 3", 'dev = ""'),
+        *('encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }', "skip_rows = 9999999999"),
         *('dev.splits = "b"', "dev.file = 1", 'dev = "a\\u0000b"', "dev_share = 2024-01-01", "dev_share = 1.0"),
     ],
 )
@@ -153,7 +153,10 @@ def test_a_wrong_field_is_named(tmp_path, field):
         ({"kind": ["classification"], "text": "q", "label": "c"}, "kind is ['classification']"),
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "labels": ["b", "a"]}, "labels are named by"),
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "thresholds": [0.5]}, "thresholds are [0.5]"),
-        ({"kind": "regression", "text": "q", "label": "c", "learned_range": [2, 1]}, "learned_range is [2.0, 1.0]"),
+        *(
+            ({"kind": "regression", "text": "q", "label": "c", name: bounds}, f"{name} is [{bounds[0]:.1f}, ")
+            for name, bounds in (("learned_range", [2, 1]), ("range", [1, 1 + 2**-40]), ("range", [0, 1e39]))
+        ),
     ],
 )
 def test_a_wrong_declaration_is_named(declaration, problem):
