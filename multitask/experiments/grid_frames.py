@@ -261,7 +261,9 @@ class GridFrames:
     def save(self, folder: Path) -> None:
         """Write both frames, atomically."""
         self.save_scores(folder / SCORES)
-        write_answers(folder / ANSWERS, _answer_frames(self.runs))
+        seen = {(run.evaluated, task): found for run in self.runs for task, found in run.answers.items()}
+        frames = (answer_frame(*key, found.labels, found.predictions) for key, found in seen.items())
+        write_answers(folder / ANSWERS, frames)
 
     def save_scores(self, file: Path) -> None:
         """Write the frame of scores, atomically."""
@@ -349,12 +351,6 @@ def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path
                 shape = (-1,) if width == 1 else (-1, width)
                 answered[task] = tuple(values.astype(kind).reshape(shape) for values, kind in both)
         yield result.with_answers(answered) if answered else result
-
-
-def _answer_frames(runs: Sequence[RunResult]) -> Iterator[pandas.DataFrame]:
-    seen = {(run.evaluated, task): answers for run in runs for task, answers in run.answers.items()}
-    for (run, task), answers in seen.items():
-        yield answer_frame(run, task, answers.labels, answers.predictions)
 
 
 def answer_frame(run: str, task: str, labels: Any, predictions: Any) -> pandas.DataFrame:

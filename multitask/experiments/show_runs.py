@@ -145,11 +145,9 @@ def _scored(run: Run) -> RunResult | None:
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
     for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    return next((_result(run, Run(folder)) for folder in folders if (folder / "evaluation.json").is_file()), None)
-
-
-def _result(model: Run, evaluated: Run) -> RunResult:
-    return RunResult.read(model.folder.parent, RunFacts("", "", 0, model.folder.name, evaluated.folder.name))
+    evaluated = next((folder.name for folder in folders if (folder / "evaluation.json").is_file()), None)
+    facts = evaluated and RunFacts("", "", 0, run.folder.name, evaluated)
+    return RunResult.read(run.folder.parent, facts) if facts else None
 
 
 def _scored_now(run: Run) -> RunResult | None:
