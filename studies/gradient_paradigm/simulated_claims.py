@@ -179,9 +179,7 @@ SIMULATED_CLAIMS = (
         section="section 3.1",
         text="The lower the temperature, the more weight the hardest negative has.",
         criterion="The largest weight of a softmax rises with every lower temperature: the logarithm of each other "
-        "weight relative to it is −(difference of cosines) / τ. So the failure signature “τ is too low (hardest "
-        "negatives not dominant)”, which a summary of the paper names, is the wrong way round: the hardest negative is "
-        "not dominant if τ is too high.",
+        "weight relative to it is −(difference of cosines) / τ.",
         kind="theorem",
         says=lambda simulations: bounded(rising_weights(simulations), 0, form=percent),
     ),
