@@ -23,7 +23,7 @@ from minbert.files import write_text
 from multitask.data.markup import markdown_code, markdown_table, markdown_text, text_rows
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import SEEN, capitalized
-from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.compare_rows import TABLE_MEASURES, PresetResults, TableResults
 from multitask.experiments.figures import (
     Interval,
     Picture,
@@ -223,8 +223,10 @@ def _best_model(results: PresetResults) -> SimpleNamespace | None:
         return None
     table, tasks = results.finished_tables[best.table].table, ""
     for task, value in best.scores.items():
-        measure, example = best.measures[task].replace("_", " "), _first_example(best, task, Path(results.record.data))
-        tasks += f"- **{capitalized(task)}**, {measure} {value:.3f}. {example}".rstrip() + "\n"
+        measure, example = best.measures[task], _first_example(best, task, Path(results.record.data))
+        tasks += (
+            f"- **{capitalized(task)}**, {TABLE_MEASURES.get(measure, measure)} {value:.3f}. {example}".rstrip() + "\n"
+        )
     return SimpleNamespace(label=table.label(best.row), table=table.numbered_title, overall=best.overall, tasks=tasks)
 
 
