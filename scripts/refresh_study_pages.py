@@ -143,7 +143,7 @@ def shown(contrast: Uncertain | None, of_paper: float = np.nan) -> Interval:
     if contrast is None:
         return Interval(np.nan, np.nan, np.nan, published=of_paper)
     low, high = contrast.interval()
-    return Interval(contrast.value, low, high, published=of_paper, hollow=low <= 0 <= high)
+    return Interval(contrast.value, low, high, published=of_paper, hollow=not (low > 0 or high < 0))
 
 
 def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:

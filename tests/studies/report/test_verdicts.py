@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from multitask.evaluation.statistics import LEVEL, holm
@@ -83,6 +83,8 @@ class Decided:
 
 
 @given(st.lists(st.floats(1e-4, 0.1), min_size=1, max_size=12), st.sampled_from([1.0, -1.0]))
+@example([0.049, 0.024, 0.016, 0.012], 1.0)  # each is shown once the smaller ones are
+@example([0.049, 0.024, 0.016, 0.012], -1.0)
 def test_claims_are_corrected_as_holm_says(p_values, sign):
     claims = [Above(str(p), Decided(sign, p)) for p in p_values]
     at = levels(claims)
