@@ -23,6 +23,8 @@ while read -r preset tables && ((SECONDS < end)); do
   # Tables with a failed row, or that were stopped, have their other rows.
   if "$python" -m multitask report "$preset" --runs "$output.runs/runs" --report "$report" >> "$output.runs/$(basename "$here").log" 2>&1; then
     mkdir -p "$here" && cp "$report"/{results,scores,answers}.parquet "$report/report.md" "$here/"
+  else
+    status="$status, without a report"
   fi
   echo "$preset $tables: $status" >> "$output/tables.log"
 done < <(grep -v '^#' "${TABLES:-scripts/gpu_tables.txt}")

@@ -35,7 +35,6 @@ MEASURES = {"sentiment": "accuracy", "paraphrase": "accuracy", "similarity": "pe
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 STRANGE = "weights\n\\input{secret}\n\n# Heading <b>&|`x`"
 FAILED = RecordedRun("", "", 1, error="it died <b>here</b> & there", log="logs/x.log")
-Runs = dict[str, Sequence[RecordedRun]]  # by the row's key
 
 
 class Page(HTMLParser):
@@ -119,7 +118,7 @@ def reported(tmp_path_factory) -> Path:
         Row("alone", "Alone", published=published(None, 0.4, None, None)),
         Row("test", "Test | only", published=published(0.7, 0.7, 0.7, 0.7)),
     )
-    tables: list[tuple[StudyTable, Runs]] = [
+    tables: list[tuple[StudyTable, dict[str, Sequence[RecordedRun]]]] = [
         (
             StudyTable("3", "Heads <&> 100%", "A note.", rows, reference="other"),
             {"good": good, "other": other, "alone": alone},
