@@ -213,6 +213,7 @@ def search(options: Search) -> None:
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.embed import Index, sentences
+    from multitask.use.predict import replaced_files_named
     from multitask.use.search import search as nearest
 
     check_output(options.output)
@@ -223,7 +224,7 @@ def search(options: Search) -> None:
     found = nearest(vectors, index.vectors, options.top)
     encoder.counts.warn(options.queries)
     texts = index.texts_of(set(found.indices.ravel().tolist()))
-    with table_writer(options.output, FOUND, form=".jsonl") as write:
+    with replaced_files_named(options.output), table_writer(options.output, FOUND, form=".jsonl") as write:
         for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):
             shown = (round(score, 6) for score in scores)  # further digits of equal texts depend on their batches
             near = enumerate(sorted(zip(shown, rows, strict=True), key=lambda hit: (-hit[0], hit[1])), start=1)
@@ -278,6 +279,7 @@ def mine(options: Mine) -> None:
     from multitask.data.write_tables import check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.mine import COLUMNS, WITHOUT_WORDS, index_of, mined_rows, negatives_of, read_pairs
+    from multitask.use.predict import replaced_files_named
 
     check_output(options.output)
     pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, options.file_format)
@@ -290,7 +292,7 @@ def mine(options: Mine) -> None:
         if not having:
             raise InputError("no text is left as a negative; widen --ranks, or change --margin and --relative-margin")
         rows = mined_rows(pairs, negatives, corpus, options.format, written)
-        with table_writer(options.output, columns) as write:
+        with replaced_files_named(options.output), table_writer(options.output, columns) as write:
             while block := list(islice(rows, ROWS_PER_BATCH)):
                 write([dict(zip(columns, row, strict=True)) for row in block])
                 count += len(block)

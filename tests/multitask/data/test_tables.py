@@ -136,7 +136,7 @@ def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
 @pytest.mark.parametrize("first", ["", "\ufeff\ufeff"])
 def test_a_header_of_a_file_that_was_joined_is_no_row(tmp_path, first):
     """Such a row would have the label `label`; `text` alone may well be a text."""
-    lines = [f"{first}text,label", "a,1", "\ufefftext, label", "text,b", "text,label"]
+    lines = [f"{first}text,label", "a,1", "\ufefftext ,label", "text,b", "text,label"]
     problems: list[str] = []
     path = write(tmp_path, "\n".join(lines))
     assert [row["label"] for _, row in rows_of(path, on_problem=problems.append)] == ["1", "b"]

@@ -139,6 +139,21 @@ def test_equal_texts_come_in_the_order_of_their_rows_whatever_their_last_digits(
     assert [(hit["rank"], hit["row"], hit["score"]) for hit in found] == [(1, 0, 1), (2, 2, 1)]
 
 
+def test_the_file_that_search_or_mine_replaces_is_named(encoder, tmp_path, caplog):
+    model = ["--model", encoder.name, "--device", "cpu"]
+    (tmp_path / "t.txt").write_text("a film\ntime\na cat\n")
+    (tmp_path / "q.csv").write_text("text\na film\n")
+    (tmp_path / "p.csv").write_text("sentence1,sentence2\na film,time\na cat,a dog\n")
+    index, queries, pairs = (str(tmp_path / name) for name in ("e.npy", "q.csv", "p.csv"))
+    assert main(["embed", str(tmp_path / "t.txt"), index, *model]) == 0
+    assert main(["search", index, queries, "--column", "text", "--output", queries, *model]) == 0
+    assert (
+        main(["mine", pairs, pairs, "--ranks", "0", "3", "--negatives", "1", "--relative-margin", "none", *model]) == 0
+    )
+    said = [line for line in caplog.messages if "replaced" in line]
+    assert said == [f"{path}: replaced; it had other contents" for path in (queries, pairs)]
+
+
 def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
     embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", "query: {text}", False)
