@@ -210,6 +210,7 @@ class Search(_Written, Computing, PoolingOption, ModelOption):
 
 def search(options: Search) -> None:
     """Search and write; print the file written."""
+    from multitask.data.texts import prompt_of
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.embed import Index, sentences
@@ -220,7 +221,8 @@ def search(options: Search) -> None:
     queries = list(sentences(options.queries, options.column, options.file_format))
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
-    vectors = encoder.encode(queries, dimensions=index.vectors.shape[1], long=index.long)
+    prompt, width = prompt_of(options.column), index.vectors.shape[1]
+    vectors = encoder.encode(queries, dimensions=width, prompt=prompt, long=index.long)
     found = nearest(vectors, index.vectors, options.top)
     encoder.counts.warn(options.queries)
     texts = index.texts_of(set(found.indices.ravel().tolist()))

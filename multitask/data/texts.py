@@ -130,3 +130,9 @@ def prompted(prompt: str, texts: Iterable[str]) -> list[str]:
     if made.columns != ("text",) or "{" not in prompt:
         raise InputError(f'prompt is {quote(prompt)}; expected {{text}} where the sentence stands: "query: {{text}}"')
     return [made.text([visible_text(text)]) for text in texts]
+
+
+def prompt_of(written: str | None) -> str | None:
+    """The prompt of texts that a template makes: of words around the columns no further ones; None: the model's own."""
+    words = template(written or "text").words
+    return "{text}" if words[0] or words[-1] else None

@@ -21,7 +21,7 @@ from multitask.base.progress import RowsDone
 from multitask.data.messages import STANDARD_INPUT, logger, read_or_refuse, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
-from multitask.data.texts import template, texts_of_rows
+from multitask.data.texts import prompt_of, template, texts_of_rows
 from multitask.models.sentence_encoder import Embedder
 
 SENTENCES_PER_BLOCK = 16384
@@ -74,11 +74,11 @@ def embed_file(
     digest = sha256_of_file(source) if source.is_file() else None
     total = sum(1 for _ in sentences(source, column, file_format, again=True)) if source.is_file() else None
     texts = sentences(source, column, file_format)
-    place = record_of(output)
+    place, prompt = record_of(output), prompt_of(column)
     with atomic_file(output) as temporary, temporary.open("wb") as file, RowsDone(total, "sentences") as shown:
         count = width = 0
         while block := list(islice(texts, SENTENCES_PER_BLOCK)):
-            embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions, long=long)
+            embeddings = encoder.encode(block, normalize=normalize, dimensions=dimensions, prompt=prompt, long=long)
             if not count:
                 width = embeddings.shape[1]
                 _write_header(file, 0, width, dtype)

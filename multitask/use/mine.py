@@ -29,7 +29,7 @@ from multitask.data.examples import RowNumbers
 from multitask.data.messages import listed, logger
 from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import Format, RowsFrom
-from multitask.data.texts import in_words, template, texts_of_rows, with_content
+from multitask.data.texts import in_words, prompt_of, template, texts_of_rows, with_content
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
 from multitask.tasks.sources import PAIRED, Pairs, Triplets, source_named, unlabelled
@@ -148,10 +148,11 @@ def negatives_of(
         for start in range(0, len(anchors), ANCHORS_PER_BLOCK):
             block = anchors[start : start + ANCHORS_PER_BLOCK]
             texts = [read[own[anchor][0]][0] for anchor in block]
-            vectors = encoder.encode(texts, dimensions=corpus.vectors.shape[1], long=corpus.long)
+            width, prompt = corpus.vectors.shape[1], prompt_of(written[0])
+            vectors = encoder.encode(texts, dimensions=width, prompt=prompt, long=corpus.long)
             nearest = search(vectors, corpus.vectors, options.ranks[1] + most_known, among=among)
             positives = [[read[pair][1] for pair in own[anchor]] for anchor in block]
-            limits = _limits(encoder, vectors, positives, options, corpus.long)
+            limits = _limits(encoder, vectors, positives, options, corpus.long, prompt_of(written[1]))
             for anchor, scores, rows, limit in zip(block, *nearest, limits, strict=True):
                 usable = np.array([text not in known[anchor] for text in hashes[rows].tolist()])
                 found[anchor] = rows[choose_negatives(scores, usable, limit, options, draw)].tolist()
@@ -210,9 +211,10 @@ def _limits(
     positives: Sequence[Sequence[str]],
     options: HardNegatives,
     long: Long,
+    prompt: str | None,
 ) -> NDArray[np.float64]:
     """The highest cosine that a negative of each anchor may have, given the positives of each."""
-    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1], long=long)
+    vectors = encoder.encode(list(chain(*positives)), dimensions=anchors.shape[1], prompt=prompt, long=long)
     counts = np.array([len(texts) for texts in positives])
     repeated = torch.from_numpy(anchors).double().repeat_interleave(torch.from_numpy(counts), 0)
     cosines = cosine_similarity(repeated, torch.from_numpy(vectors).double()).numpy()

@@ -16,6 +16,7 @@ from transformers import AutoModel, DistilBertConfig, DistilBertModel
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from multitask.cli.main import main
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
@@ -121,6 +122,29 @@ def test_given_words_take_the_place_of_the_models_own(tiny_encoder, tmp_path):
     np.testing.assert_allclose(encoder.encode(texts), own, atol=1e-6)
     np.testing.assert_allclose(encoder.encode(texts, prompt="the dogs {text}"), given, atol=1e-6)
     assert abs(own - given).max() > 1e-3
+
+
+def test_words_of_a_template_take_the_place_of_the_models_own(tiny_encoder, tmp_path, monkeypatch):
+    """A model that adds nothing by default finds the same; of columns without words, it finds other texts."""
+    modules, found = transformer_and_pooling(tiny_encoder), {}
+    words = ["dog", "band", "man", "film", "play"]
+    rows = [f"{one} {other},{other} {one}" for one in words for other in words if one != other]
+    (tmp_path / "pairs.csv").write_text("\n".join(["a,b", *rows]))
+    prompts = {"query": "a man plays a film for a good cat ", "nothing": ""}
+    for default in prompts:
+        folder, work = tmp_path / default, tmp_path / f"work {default}"
+        SentenceTransformer(modules=modules, prompts=prompts, default_prompt_name=default).save(str(folder))
+        work.mkdir()
+        monkeypatch.chdir(work)
+        of = ["--model", str(folder), "--device", "cpu"]
+        for a, b in (("a", "b"), ("the dogs {a}", "{b} .")):
+            assert main(["embed", "../pairs.csv", "a.npy", "--column", a, *of]) == 0
+            assert main(["search", "a.npy", "../pairs.csv", "--column", b, "--output", "found.csv", *of]) == 0
+            found[default, a] = [Path(name).read_bytes() for name in ("a.npy", "found.csv")]
+        assert main(["mine", "../pairs.csv", "mined.csv", "--text", a, b, "--margin", "0", *of]) == 0
+        found[default, a].append(Path("mined.csv").read_bytes())
+    assert found["query", a] == found["nothing", a]
+    assert all(one != other for one, other in zip(found["query", "a"], found["nothing", "a"], strict=True))
 
 
 def change(name: str, **settings: object) -> Callable[[Path], None]:
