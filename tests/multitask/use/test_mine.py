@@ -22,11 +22,11 @@ WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue
 
 
 class Stub:
-    """Random embeddings that depend on the text alone, whatever its case and marks."""
+    """Random embeddings that depend on the text alone, whatever its case and marks; no prompt of its own."""
 
     name, identity, counts = "stub", "0", TextCounts()
 
-    def encode(self, texts, normalize=False, dimensions=None, long="head"):
+    def encode(self, texts, normalize=False, dimensions=None, prompt=None, long="head"):
         drawn = [np.random.default_rng([*sha256(key(text).encode()).digest()]).normal(size=16) for text in texts]
         found = np.array(drawn, np.float32)[:, :dimensions]
         return found / np.linalg.norm(found, axis=1, keepdims=True) if normalize else found
