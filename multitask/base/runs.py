@@ -22,7 +22,7 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import nan_for_null, read_json, read_text, sha256_of_file, write_json
+from minbert.files import json_text, nan_for_null, read_json, read_text, sha256_of_file, write_json
 from minbert.settings import as_json, read_as
 from multitask.base.keys import FORMAT_VERSION, RunKey, machine_name
 from multitask.base.locks import exclusive, refuse_link
@@ -162,6 +162,14 @@ class Run:
         """How many threads trained it on a processor; None if their number changes nothing."""
         found = str(read_json(self.folder / "inputs.json", dict).get("threads"))
         return int(found) if re.fullmatch(r"[1-9]\d{0,3}", found) else None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Readable names of what it was made from. Raises InputError if they are missing or damaged."""
+        path = self.folder / "inputs.json"
+        labels = json_text(read_json(path, dict).get("labels"))
+        found: dict[str, str] = read_as(dict[str, str], labels, f"{path}: labels")
+        return found
 
     @property
     def stage(self) -> str:

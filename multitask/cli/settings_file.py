@@ -14,8 +14,7 @@ import shtab
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import parse_toml, read_json, read_toml, write_text
-from minbert.settings import read_as
-from multitask.base.runs import Weights, is_run
+from multitask.base.runs import Run, Weights, is_run
 from multitask.cli.arguments import Command, Group, Option, parser_of
 from multitask.data.messages import plain
 from multitask.stages.registry import Stage
@@ -89,7 +88,7 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
         takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
         raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
     settings = read_json(folder / "config.json", dict)
-    labels = read_as(dict[str, str], json.dumps(inputs.get("labels")), folder / "inputs.json")
+    labels = Run(folder).labels
     for model in stage.inputs:
         label = labels.get(model.option)
         if label and model.several:

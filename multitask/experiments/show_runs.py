@@ -136,7 +136,7 @@ def _made_from(run: Run) -> list[list[str]]:
     default = as_json(stage.config()) if stage else {}
     defaults, given = (pandas.json_normalize(settings).to_dict("records")[0] for settings in (default, config))
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-    shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
+    shown = run.labels | changed
     return [[str(name), plain(str(value))] for name, value in shown.items()]
 
 
@@ -185,9 +185,7 @@ def _differences(runs: Sequence[Run]) -> str:
 
 def comparison(runs: Sequence[Run]) -> str:
     """Settings that differ between runs, best scores, times, and differences to the first one, as text."""
-    made_from = [
-        read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
-    ]
+    made_from = [read_json(run.folder / "config.json", dict) | run.labels for run in runs]
     settings = pandas.DataFrame(
         [pandas.json_normalize(config).map(lambda value: without_folders(str(value))).iloc[0] for config in made_from]
     ).fillna("-")

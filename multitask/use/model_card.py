@@ -84,8 +84,8 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
     own: dict[str, None] = {}
 
     def visit(run: Path, roots: dict[str, None]) -> None:
-        inputs, config = read_json(run / "inputs.json"), read_json(run / "config.json")
-        labels, random = inputs["labels"], config.get("from_scratch", False)
+        inputs, config = read_json(run / "inputs.json", dict), read_json(run / "config.json", dict)
+        labels, random = Run(run).labels, config.get("from_scratch", False)
         parents = [labels[key] for key in ("start", "rewind_to") if key in labels]
         if random:
             parents = [RANDOM]  # the start only gives sizes and a tokenizer

@@ -13,7 +13,7 @@ from minbert.files import read_json, sha256_of_file
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
-from multitask.base.runs import is_run, locate_model
+from multitask.base.runs import Run, is_run, locate_model
 from multitask.data.examples import LabelledData
 from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
 from multitask.data.read_tables import open_pairs, open_table
@@ -209,8 +209,7 @@ def _find(model: str | Path, given: Path | None) -> ModelData:
     run = trained_run(run_of(Path(model)))
     if run is None:
         return ModelData(SAMPLE_DATA if given is None else given, own=False)
-    inputs = read_json(run / "inputs.json", dict)
-    recorded = Path(str(inputs["labels"]["data"]))
+    inputs, recorded = read_json(run / "inputs.json", dict), Path(Run(run).labels.get("data", "its data"))
     if given is not None:
         same = given.resolve() == recorded.resolve() or bool(inputs.get("dev"))
         return ModelData(given, own=same and given.exists() and changed_file(inputs, given) is None)
@@ -239,7 +238,7 @@ def trained_run(run: Path) -> Path | None:
         inputs = read_json(run / "inputs.json", dict)
         if any(inputs.get(use) for use in SPLITS_BY_USE):
             break
-        start = run_of(Path(str(inputs.get("labels", {}).get("start", ""))))
+        start = run_of(Path(Run(run).labels.get("start", "")))
         run = start if is_run(start) else run.parent / start.name
     return chain[-1] if chain else None
 

@@ -174,13 +174,20 @@ HUGE = "9" * 5000
 
 
 @pytest.mark.parametrize(("file", "content"), [(file, content) for file in RUNS for content in RUNS[file]])
-def test_settings_of_a_damaged_run_are_refused_in_one_line(tmp_path, file, content):
-    (tmp_path / "inputs.json").write_text('{"stage": "finetune", "labels": {}}')
-    (tmp_path / "config.json").write_text("{}")
-    read_settings(tmp_path, "multitask finetune", stage_named("finetune"), [])
-    (tmp_path / file).write_text(content)
-    with pytest.raises(InputError, match=str(tmp_path)):
-        read_settings(tmp_path, "multitask finetune", stage_named("finetune"), [])
+def test_settings_of_a_damaged_run_are_refused_in_one_line(tmp_path, capsys, file, content):
+    run = tmp_path / "finetune-run-0123456789abcdef"
+    run.mkdir()
+    (run / "inputs.json").write_text('{"stage": "finetune", "labels": {}}')
+    (run / "config.json").write_text("{}")
+    read_settings(run, "multitask finetune", stage_named("finetune"), [])
+    assert main(["experiments", "show", str(run)]) == 0
+    (run / file).write_text(content)
+    with pytest.raises(InputError, match=str(run)):
+        read_settings(run, "multitask finetune", stage_named("finetune"), [])
+    for runs in ([run], [run, run]):
+        capsys.readouterr()
+        assert main(["experiments", "show", *map(str, runs)]) == 2
+        assert str(run) in capsys.readouterr().err
 
 
 HOSTILE = ["a = " + "[" * 5000, '"b".' * 2000 + "a = 1", f"seed = 0x{'f' * 5000}"]
