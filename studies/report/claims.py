@@ -63,13 +63,13 @@ def peak(statistic: str, place: ProbedAt = "training batches") -> Measure:
 
 
 def shrinks(statistic: str) -> Measure:
-    """Logarithm of a statistic at the end of training relative to its beginning."""
+    """Logarithm of a statistic at the end of training, as `last` reads it, relative to its beginning."""
 
     def measure(run: RunResult) -> float | None:
-        seen = run.probed(statistic)
-        if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
+        seen, end = run.probed(statistic), last(statistic)(run)
+        if len(seen) < 2 or end is None or min(seen[0][1], end) <= 0:
             return None
-        return float(np.log(seen[-1][1] / seen[0][1]))
+        return float(np.log(end / seen[0][1]))
 
     return measure
 

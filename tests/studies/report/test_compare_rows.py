@@ -14,7 +14,7 @@ from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.score_tables import difference, latex_float, score_table
 from multitask.experiments.table_definitions import PresetRecord
-from studies.report.claims import last, measured
+from studies.report.claims import last, measured, shrinks
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
 
@@ -76,10 +76,13 @@ def test_the_end_of_training_is_its_last_line_or_nothing(gradient):
     lines = deepcopy(run.history)
     seen = lines[-1]["numbers"]["training"]
     assert last("distance gap")(run) == seen["unlabelled distance gap"]
+    begun = lines[0]["numbers"]["training"]["unlabelled distance gap"]
+    assert shrinks("distance gap")(run) == pytest.approx(np.log(seen["unlabelled distance gap"] / begun))
     both = "distance gap", next(n for n in probed_as_published(gradient.table.rows[0]) if n != "distance gap")
     assert last(" + ".join(both))(run) == pytest.approx(sum(seen[f"unlabelled {name}"] for name in both))
     del seen["unlabelled distance gap"]
     assert last("distance gap")(replace(run, history=lines)) is None
+    assert shrinks("distance gap")(replace(run, history=lines)) is None
 
 
 def test_probed_values_are_found_by_their_exact_names(gradient):
