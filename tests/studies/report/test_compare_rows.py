@@ -12,9 +12,9 @@ from multitask.evaluation.statistics import draws_of
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import scores_as_data
-from multitask.experiments.score_tables import difference, latex_float, score_table
+from multitask.experiments.score_tables import difference, latex_float, score_table, signed
 from multitask.experiments.table_definitions import PresetRecord
-from studies.report.claims import last, measured, shrinks
+from studies.report.claims import Claim, ClaimPlace, UntestedError, judge, last, measured, shrinks
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
 
@@ -83,6 +83,30 @@ def test_the_end_of_training_is_its_last_line_or_nothing(gradient):
     del seen["unlabelled distance gap"]
     assert last("distance gap")(replace(run, history=lines)) is None
     assert shrinks("distance gap")(replace(run, history=lines)) is None
+
+
+def untested(_):
+    raise UntestedError("for a reason")
+
+
+def test_a_verdict_is_written_with_the_interval_that_decides_and_what_that_covers(gradient):
+    """Of four claims that count, two are shown, so that their level is a half of 5%; one is refuted at a third."""
+    good, bad = "defaults", "margin=2"
+    says = {
+        "higher": lambda results: results.above(good, bad),
+        "lower": lambda results: results.above(bad, good),
+        "gap": lambda results: results.above(bad, good, measure=last("distance gap")),
+        "untested": untested,
+    }
+    claims = [Claim(key, "p", "s", "t", "c", function, (ClaimPlace("gradient"),)) for key, function in says.items()]
+    found = judge(claims, {"gradient": gradient}).set_index("key")
+    assert found.status.to_list() == ["shown", "equivalent or opposite", "shown", "not tested here"]
+    assert found.covers.to_list() == ["seeds and dev examples", "seeds and dev examples", "seeds", ""]
+    for key, first, second, level in (("higher", good, bad, 0.05 / 2), ("lower", bad, good, 0.05 / 3)):
+        low, high = gradient.contrast({first: 1, second: -1}, "similarity").interval(level)
+        assert found.corrected[key] == f"[{signed(low)}, {signed(high)}]"
+    alone = {row: (replace(runs[0], answers={}),) for row, runs in gradient.runs.items()}
+    assert set(judge(claims, {"gradient": replace(gradient, runs=alone)}).status) == {"not tested here"}
 
 
 def test_probed_values_are_found_by_their_exact_names(gradient):
