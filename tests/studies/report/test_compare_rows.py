@@ -99,12 +99,13 @@ def test_a_verdict_is_written_with_the_interval_that_decides_and_what_that_cover
         "untested": untested,
     }
     claims = [Claim(key, "p", "s", "t", "c", function, (ClaimPlace("gradient"),)) for key, function in says.items()]
-    found = judge(claims, {"gradient": gradient}).set_index("key")
+    found, read_twice = (judge(claims, {"gradient": gradient}, readings=n).set_index("key") for n in (1, 2))
     assert found.status.to_list() == ["shown", "equivalent or opposite", "shown", "not tested here"]
     assert found.covers.to_list() == ["seeds and dev examples", "seeds and dev examples", "seeds", ""]
     for key, first, second, level in (("higher", good, bad, 0.05 / 2), ("lower", bad, good, 0.05 / 3)):
-        low, high = gradient.contrast({first: 1, second: -1}, "similarity").interval(level)
-        assert found.corrected[key] == f"[{signed(low)}, {signed(high)}]"
+        contrast = gradient.contrast({first: 1, second: -1}, "similarity")
+        for verdicts, at in ((found, level), (read_twice, level / 2)):
+            assert verdicts.corrected[key] == f"[{', '.join(map(signed, contrast.interval(at)))}]"
     alone = {row: (replace(runs[0], answers={}),) for row, runs in gradient.runs.items()}
     assert set(judge(claims, {"gradient": replace(gradient, runs=alone)}).status) == {"not tested here"}
 
