@@ -378,14 +378,11 @@ def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]
 @contextmanager
 def training_mode(encoder: SentenceEncoder, dropout: bool, seed: int) -> Iterator[None]:
     """Switch dropout on or off, draw it from the seed, and restore mode and random state at the end."""
-    was_training, threads = encoder.model.training, torch.get_num_threads()
+    was_training = encoder.model.training
     with torch.random.fork_rng():
-        if dropout:
-            torch.set_num_threads(1)  # threads would draw masks from one stream in any order
         torch.manual_seed(torch_seed(seed, "dropout of a probe"))
         encoder.model.train(dropout)
         try:
             yield
         finally:
             encoder.model.train(was_training)
-            torch.set_num_threads(threads)

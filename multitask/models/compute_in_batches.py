@@ -61,13 +61,15 @@ def compute_in_batches(
     runtime: Runtime,
     most_rows: int | None = None,
     on_rows: OnRows = no_progress,
+    in_order: bool = False,
 ) -> NDArray[np.float32]:
     """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 
     `lengths` are the numbers of tokens of the rows, at least one. `compute` maps row numbers [batch] of similar
     lengths to results [batch, ...], under autocast, without gradients, in several threads. On a CPU every thread
     computes whole batches, so that neither the number of threads nor which of them computes a batch changes the
-    results, and threads do not wait for each other at every operation. They call `on_rows` after each batch.
+    results, and threads do not wait for each other at every operation. They call `on_rows` after each batch. `in_order`
+    computes one batch after another, for a `compute` that draws random numbers.
     """
     batches = list(batches_by_tokens(lengths, TOKENS_PER_BATCH[runtime.device.type], most_rows))
     waiting = iter(batches)  # shared by all threads
@@ -84,7 +86,7 @@ def compute_in_batches(
         for _ in waiting:
             pass
 
-    threads = torch.get_num_threads() if runtime.device.type == "cpu" else 1
+    threads = torch.get_num_threads() if runtime.device.type == "cpu" and not in_order else 1
     results = _in_threads(work, min(threads, len(batches)), give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
     for rows, values in results:  # copied only now, so that batches do not wait for a CUDA device

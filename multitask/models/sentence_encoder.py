@@ -297,7 +297,8 @@ class SentenceEncoder(nn.Module):
             lengths = np.array([len(ids) for ids in tokens], np.int64)
             with RowsDone(len(tokens), "sentences") if show_progress else nullcontext() as shown:
                 on_rows = shown.add if shown else no_progress
-                embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, on_rows)
+                draws = self.model.training
+                embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, on_rows, in_order=draws)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
 

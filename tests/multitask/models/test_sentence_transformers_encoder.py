@@ -136,12 +136,12 @@ def test_words_of_a_template_take_the_place_of_the_models_own(tiny_encoder, tmp_
         SentenceTransformer(modules=modules, prompts=prompts, default_prompt_name=default).save(str(folder))
         work.mkdir()
         monkeypatch.chdir(work)
-        of = ["--model", str(folder), "--device", "cpu"]
+        model = ["--model", str(folder), "--device", "cpu"]
         for a, b in (("a", "b"), ("the dogs {a}", "{b} .")):
-            assert main(["embed", "../pairs.csv", "a.npy", "--column", a, *of]) == 0
-            assert main(["search", "a.npy", "../pairs.csv", "--column", b, "--output", "found.csv", *of]) == 0
+            assert main(["embed", "../pairs.csv", "a.npy", "--column", a, *model]) == 0
+            assert main(["search", "a.npy", "../pairs.csv", "--column", b, "--output", "found.csv", *model]) == 0
             found[default, a] = [Path(name).read_bytes() for name in ("a.npy", "found.csv")]
-        assert main(["mine", "../pairs.csv", "mined.csv", "--text", a, b, "--margin", "0", *of]) == 0
+        assert main(["mine", "../pairs.csv", "mined.csv", "--text", a, b, "--margin", "0", *model]) == 0
         found[default, a].append(Path("mined.csv").read_bytes())
     assert found["query", a] == found["nothing", a]
     assert all(one != other for one, other in zip(found["query", "a"], found["nothing", "a"], strict=True))
