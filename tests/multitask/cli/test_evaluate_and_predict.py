@@ -16,6 +16,7 @@ from minbert.files import nan_for_null
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
+from tests.multitask.evaluation.folder import write_retrieval
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
 CPU = ("--device", "cpu", "--precision", "fp32")
@@ -280,6 +281,25 @@ def test_evaluate_reports_each_class_and_errors_by_their_line(run, data, tmp_pat
         errors = list(csv.DictReader(file))
     assert errors
     assert all(error["sentence"] in lines[int(error["row"]) - 1] for error in errors)
+
+
+@pytest.mark.parametrize("what", ["tasks", "suite"])
+def test_evaluate_has_written_its_files_before_it_prints(run, what, tmp_path, monkeypatch):
+    """A reader such as `head` may end the command at its first line."""
+    write_retrieval(tmp_path / "own")
+    of_tasks = ["--task", "sentiment", "--details", tmp_path / "details"]
+    of_suite = ["--suite", "retrieval", "--data", tmp_path / "own"]
+
+    def written() -> set[Path]:
+        return {path for path in tmp_path.rglob("*") if path.is_file()}
+
+    before, at_print = written(), []
+    monkeypatch.setattr("builtins.print", lambda *_, **__: at_print.append(written()))
+    chosen = of_tasks if what == "tasks" else of_suite
+    assert call("evaluate", "--model", run, *chosen, "--output", tmp_path / "scores.json", *CPU) == 0
+    assert len(written() - before) > 1
+    assert at_print
+    assert all(found == written() for found in at_print)
 
 
 def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
