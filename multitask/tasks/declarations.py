@@ -140,8 +140,8 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
     task = task_of(name, values)
     if task.files.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    if told := sorted({*task.files.text_columns}.intersection(task.files.label_columns)):
-        raise task.problem(f"text reads {told[0]}, a column of labels, which models would only copy; leave it out")
+    if labels := sorted({*task.files.text_columns}.intersection(task.files.label_columns)):
+        raise task.problem(f"text reads {labels[0]}, a column of labels, which models would only copy; leave it out")
     located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
     return replace(task, files=replace(task.files, **located))
 
