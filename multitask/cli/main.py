@@ -67,7 +67,7 @@ def error_line(error: Exception) -> str:
     """An error as one line for a terminal: names of files and of options may have control characters."""
     text = str(error)
     if isinstance(error, OSError):
-        text = f"{error.filename or 'input or output'}: {error.strerror or error}"
+        text = f"{error.filename2 or error.filename or 'input or output'}: {error.strerror or error}"
     line, half = f"error: {text}", LONGEST_ERROR // 2 - 3
     if len(line) > LONGEST_ERROR:  # the beginning says where, and the end what was expected
         line = f"{line[:half]} ... {line[-half:]}"

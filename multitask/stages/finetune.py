@@ -123,8 +123,13 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
     if config.conflicts_every is not None:  # draws rows that no epoch may have
         return rows
     scheduler = build_scheduler(config, PROCESSOR.device)
-    epochs = [rows_of_epoch(scheduler, rows, config.seed, epoch) for epoch in range(config.epochs)]
-    return {name: np.unique(np.concatenate([drawn[name] for drawn in epochs])) for name in rows}
+    found = {name: own[:0] for name, own in rows.items()}
+    for epoch in range(config.epochs):
+        drawn = rows_of_epoch(scheduler, rows, config.seed, epoch)
+        found = {name: np.union1d(own, drawn[name]) for name, own in found.items()}
+        if all(len(own) == len(rows[name]) for name, own in found.items()):
+            break
+    return found
 
 
 def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:

@@ -229,6 +229,11 @@ def test_an_error_of_any_text_is_printable(text):
     assert len(line) <= LONGEST_ERROR
 
 
+def test_an_error_of_a_disk_names_the_file_that_was_meant():
+    error = IsADirectoryError(21, "Is a directory", ".c.toml.tmp/new", None, "c.toml")  # as of `Path.replace`
+    assert error_line(error) == "error: c.toml: Is a directory"
+
+
 def test_a_long_error_keeps_its_beginning_and_its_end():
     line = error_line(InputError(f"a.toml: {'x' * 70_000}; expected a number"))
     assert line.startswith("error: a.toml: xxx")

@@ -23,7 +23,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages import finetune as finetune_stage
 from multitask.stages import training_run as stage
-from multitask.stages.finetune import Finetuning, finetune
+from multitask.stages.finetune import Finetuning, finetune, planned_rows
 from multitask.stages.prune import prune
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PruneConfig
 from multitask.tasks import MAIN_TASKS
@@ -102,6 +102,17 @@ def test_what_is_done_is_not_done_again(run, small_data, tmp_path, monkeypatch):
 
 
 # Kinds of runs.
+
+
+def test_the_planned_rows_are_those_of_all_epochs_however_many():
+    sets = {"sentiment": range(10), "similarity": range(25)}
+    for epochs in (1, 2, 5, 10**12):
+        config = FinetuneConfig(tasks=tuple(sets), epochs=epochs, epoch_size=4, patience=1)
+        found = planned_rows(sets, config)
+        for name, rows in sets.items():  # rows come again when all have been there
+            assert len(found[name]) == min(4 * epochs, len(rows))
+            assert found[name].tolist() == sorted(set(found[name].tolist()) & set(rows))
+    assert len(planned_rows(sets, replace(config, train_limit=6))["similarity"]) == 6
 
 
 def test_a_single_task_and_one_best(run):
