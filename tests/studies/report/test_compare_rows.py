@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
+from minbert.files import read_json, write_json
 from multitask.evaluation.statistics import draws_of
 from multitask.experiments.compare_rows import PresetResults, TableResults
-from multitask.experiments.grid_frames import SCORES, GridFrames
+from multitask.experiments.grid_frames import SCORES, GridFrames, RunFacts, RunResult
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.score_tables import difference, latex_float, score_table, signed
 from multitask.experiments.table_definitions import PresetRecord
@@ -185,6 +186,22 @@ def test_one_seed_whose_answers_are_unknown_is_shown_without_intervals_and_tests
     assert r" & \textbf{0.900} & 0.410 & " in latex_float(found, "")
     ordering = results.tables[0].orderings.loc["paraphrase", "fusion", "vanilla"]
     assert difference(ordering) == "+0.300"
+
+
+def test_what_an_evaluation_says_of_other_rows_and_of_its_members(tmp_path):
+    """A score on other rows is by the evaluation's measure alone; members of different tasks leave no choice."""
+    write_store(tmp_path, ["1"], seeds=1)
+    path = tmp_path / "evaluate-1-fusion-0" / "evaluation.json"
+    written, overlap = read_json(path, dict), {"rows": 30, "rows_seen": 1, "clean": 0.25}
+    facts = RunFacts("1", "fusion", 0, "pretrain-1-fusion-0", "evaluate-1-fusion-0")
+    for other, chosen in (("paraphrase", False), ("sentiment", True)):
+        members = {name: {"scores": {task: 0.5}} for name, task in (("a", "sentiment"), ("b", other))}
+        more = {"overlap": {"sentiment": overlap}, "selected_on_dev": True, "members": members}
+        write_json(path, written | more)
+        usual, another = (RunResult.read(tmp_path, facts, of_table) for of_table in ({}, {"sentiment": "macro_f1"}))
+        assert usual.overlap("sentiment") == overlap
+        assert another.overlap("sentiment") == {"rows": 30, "rows_seen": 1}
+        assert usual.chosen_on_dev == chosen
 
 
 def test_the_most_frequent_label_stands_below_every_accuracy(tmp_path):
