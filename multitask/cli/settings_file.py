@@ -45,7 +45,7 @@ def settings_of(texts: Sequence[str], prog: str, options: Sequence[Option]) -> d
         if not separator:
             raise InputError(f"--set {plain(text)}: expected NAME=VALUE")
         try:
-            given[name.strip()] = parse_toml(f"value = {value}")["value"]
+            (given[name.strip()],) = parse_toml(f"value = {value}").values()
         except ValueError:  # a text without quotes
             given[name.strip()] = value.strip()
     return values_from(given, prog, options, "--set")

@@ -201,7 +201,7 @@ def test_toml_that_is_none_is_refused_in_one_line(tmp_path, content, capsys):
     assert line.startswith(f"error: {tmp_path / 'settings.toml'}: ")
 
 
-@pytest.mark.parametrize("value", ["[" * 5000, f"0x{'f' * 5000}", "{" + "b." * 20_000 + "a = 1}"])
+@pytest.mark.parametrize("value", ["[" * 5000, "1\ndropout = 0.5", f"0x{'f' * 5000}", "{" + "b." * 20_000 + "a = 1}"])
 def test_a_value_that_toml_cannot_hold_is_text(value, capsys):
     assert main(["finetune", "--set", f"seed={value}"]) == 2
     assert capsys.readouterr().err.startswith("error: --seed is ")
