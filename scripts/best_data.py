@@ -4,6 +4,7 @@
 
 `--phrases` has the columns phrase and sentiment; each whole sentence then stands in the file three times. `--pairs` has
 sentence1, sentence2 and is_duplicate. `--senteval` has the scored pairs of STS12 to STS16 and SICK, whose relatedness
+import sys
 from 1 to 5 becomes a similarity from 0 to 5. No row of the new training files is in a dev or test set. Of the scored
 pairs, those are left out, too, of which both sentences share most words with those of a dev or test pair: the course's
 similarity sets are drawn from the same sources.
@@ -13,6 +14,7 @@ import argparse
 import csv
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from minbert.files import atomic_folder
+from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow
@@ -148,4 +151,4 @@ def _columns(rows: list[FileRow]) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

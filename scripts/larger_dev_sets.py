@@ -8,9 +8,11 @@ and no training row has a sentence that a dev set has. Test files are copied.
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 from minbert.files import atomic_folder
+from multitask.cli.main import exit_code
 from multitask.data.tables import FileRow
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
@@ -44,7 +46,8 @@ def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]
     return sizes
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("output", type=Path)
@@ -52,3 +55,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     for name, (training, dev) in enlarge(options.data, options.output, options.share).items():
         print(f"{name}: {training:,} training rows, {dev:,} dev rows")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

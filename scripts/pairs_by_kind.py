@@ -5,6 +5,7 @@ OUTPUT/KIND/sts-train.csv gets as many different pairs of each kind, drawn from 
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas
 from minbert.errors import InputError
 from minbert.files import atomic_folder
 from multitask.base.random_streams import generator
+from multitask.cli.main import exit_code
 from multitask.evaluation.suite_data import read_sts
 
 KINDS = {
@@ -44,10 +46,15 @@ def write(senteval: Path, output: Path, pairs: int) -> None:
             frame.to_csv(temporary / kind / "sts-train.csv", sep="\t")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("senteval", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--pairs", type=int, default=1408)
     options = parser.parse_args()
     write(options.senteval, options.output, options.pairs)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -13,6 +13,7 @@ need their models, and so new runs.
 import argparse
 import re
 import shutil
+import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy as np
 from minbert.errors import InputError
 from minbert.files import read_arrays, read_text, write_json, write_text
 from multitask.base.runs import DONE, Run, without_folders
+from multitask.cli.main import exit_code
 from multitask.data.contamination import RECORD
 from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import Results
@@ -104,7 +106,8 @@ def _copy_without_model(run: Run, copy: Path) -> None:
     Run(copy).finish(run.seconds)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
     parser.add_argument("name")
@@ -115,3 +118,7 @@ if __name__ == "__main__":
     publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
     if options.runs is not None:
         publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -8,6 +8,7 @@ NAME-answers.parquet a line for each answer to a dev example (run, task, example
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas
 
 from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
+from multitask.cli.main import exit_code
 from multitask.experiments.grid_frames import answer_frame, write_answers
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
@@ -68,9 +70,14 @@ def unpack(file: Path, folder: Path) -> None:
         Run(folder / run).finish(float(files[run, DONE]))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(file.stem for file in PUBLISHED.glob("*") if "answers" not in file.stem))
     parser.add_argument("runs", type=Path)
     options = parser.parse_args()
     unpack(PUBLISHED / f"{options.name}.parquet", options.runs)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

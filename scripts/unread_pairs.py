@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from minbert.errors import InputError
+from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation.statistics import DevAnswers, Values
 from multitask.evaluation.suite_data import LabelledRows, Mask
@@ -116,9 +117,14 @@ def compare(runs: Path, data: Path, senteval: Path) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=columns).round(4)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("runs", "data", "senteval"):
         parser.add_argument(name, type=Path)
     options = parser.parse_args()
     compare(options.runs, options.data, options.senteval).to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -7,7 +7,7 @@ function that carries it out imports torch, so that `--help` need not.
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING
 from importlib.metadata import version
 from io import TextIOWrapper
@@ -46,8 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # like files: some locales lack signs of a table or of a file's name
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     keep_few_kernels()
+    return exit_code(lambda: _dispatch(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def exit_code(run: Callable[[], int | None]) -> int:
+    """Run a command, or a script's function. Returns its exit code as `main` does; an error is one line."""
     try:
-        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        code = run() or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the program that reads the output, such as `head`, has enough

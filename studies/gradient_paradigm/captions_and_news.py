@@ -8,11 +8,13 @@ SentEval's copy has.
 """
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import write_text
+from multitask.cli.main import exit_code
 from multitask.data.contamination import hash_sentences
 from multitask.data.tables import text_lines
 from multitask.tasks.declarations import task_named
@@ -84,18 +86,15 @@ def _hashed(columns: Iterable[Iterable[str]]) -> list[tuple[int, ...]]:
 
 
 def main() -> None:
-    """Write both files and say how many sentences they have; exit with 2 on bad input."""
+    """Write both files and say how many sentences they have. Raises InputError for bad input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("data", "senteval"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
-    try:
-        written = write_captions_and_news(given.data, given.senteval)
-    except InputError as error:
-        parser.error(str(error))
+    written = write_captions_and_news(given.data, given.senteval)
     for path, count in written.items():
         print(f"{path}: {count:,} sentences")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

@@ -10,6 +10,7 @@ https://nlp.stanford.edu/sentiment.
 import argparse
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
+from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow, text_lines
@@ -125,17 +127,14 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
 
 
 def main() -> None:
-    """Write the folder and say how many phrases were added; exit with 2 on bad input."""
+    """Write the folder and say how many phrases were added. Raises InputError for bad input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("data", "trees", "output"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
-    try:
-        sentences, phrases = write_phrases(given.data, given.trees, given.output)
-    except InputError as error:
-        parser.error(str(error))
+    sentences, phrases = write_phrases(given.data, given.trees, given.output)
     print(f"{given.output}: {phrases:,} phrases added to {sentences:,} sentences")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

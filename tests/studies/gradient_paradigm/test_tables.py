@@ -228,12 +228,10 @@ def test_sentences_of_dev_and_test_are_left_out(data, suites):
     assert (data / "news.txt").read_text() == "13 killed in attack\n"
 
 
-def test_other_text_is_not_overwritten(data, suites, capsys, monkeypatch):
+def test_other_text_is_not_overwritten(data, suites):
     (data / "news.txt").write_text("my own\n")
-    monkeypatch.setattr("sys.argv", ["captions_and_news", str(data), str(suites)])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert "news.txt: the file exists and has other text" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"news.txt: the file exists and has other text"):
+        write_captions_and_news(data, suites)
     assert not (data / "captions.txt").exists()
     (data / "news.txt").unlink()
     assert write_captions_and_news(data, suites) == write_captions_and_news(data, suites)

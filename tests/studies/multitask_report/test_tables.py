@@ -356,12 +356,10 @@ def test_what_is_no_tree_is_refused_and_nothing_is_written(data, tmp_path, line)
     assert not (tmp_path / "new").exists()
 
 
-def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_path, capsys, monkeypatch):
+def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_path):
     trees = tmp_path / "train.txt"
     trees.write_text("(1 (2 Other) (1 words))\n")
     with pytest.raises(InputError, match=r"no tree of a sentence in .*ids-sst-train.csv"):
         write_phrases(data, trees, tmp_path / "new")
-    monkeypatch.setattr("sys.argv", ["treebank_phrases", str(data), str(trees), str(data)])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert "exists already" in capsys.readouterr().err
+    with pytest.raises(InputError, match="exists already"):
+        write_phrases(data, trees, data)
