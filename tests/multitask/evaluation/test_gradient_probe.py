@@ -393,7 +393,8 @@ def test_dropout_of_several_batches_is_drawn_in_one_order(encoder, monkeypatch):
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(threads)
-    assert torch.equal(*found)
+    # Other masks change the third digit; threads, the order of sums: about a hundred terms of fp32, each rounded by 6e-8.
+    torch.testing.assert_close(*found, rtol=1e-5, atol=0)
 
 
 def test_texts_that_come_again_are_left_out(encoder):
