@@ -393,7 +393,7 @@ def test_dropout_of_several_batches_is_drawn_in_one_order(encoder, monkeypatch):
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(threads)
-    # Other masks change the third digit; threads, the order of sums: about a hundred terms of fp32, each rounded by 6e-8.
+    # Other masks change the third digit; threads, the order of sums: some hundred terms of fp32, rounded by 6e-8 each.
     torch.testing.assert_close(*found, rtol=1e-5, atol=0)
 
 
