@@ -6,7 +6,7 @@ Overall comes first, the similarity of the same rows, in its own published order
 from typing import NamedTuple
 
 from multitask.experiments.table_definitions import OVERALL
-from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults, every
+from studies.report.claims import MARGIN, Claim, ClaimKind, ClaimPlace, ClaimResults
 from studies.report.verdicts import Statement
 
 SIMILARITY, PARAPHRASE = "similarity", "paraphrase"
@@ -53,8 +53,7 @@ class Equal(NamedTuple):
         """The two means differ by less than the margin."""
 
         def says(results: ClaimResults) -> Statement:
-            both = (self.first, self.second)
-            return every([results.above(*both, bound=-MARGIN), results.above(*both, bound=MARGIN, above=False)])
+            return results.equal(self.first, self.second)
 
         key, text = f"{self.first}-equals-{self.second}-in-{self.table}", f"{self.text} (overall)."
         criterion, places = f"The two means differ by less than {MARGIN}.", (ClaimPlace(self.table, OVERALL),)

@@ -146,6 +146,10 @@ class ClaimResults:
         pairs = zip(*(keys * (count if len(keys) == 1 else 1) for keys in map(list, (rows, less))), strict=True)
         return every(self.above(row, other, **how) for row, other in pairs)
 
+    def equal(self, first: str, second: str) -> Combined:
+        """The scores of two rows differ by less than the margin."""
+        return every(self.above(first, second, bound=bound, above=bound < 0) for bound in (-MARGIN, MARGIN))
+
     def contrast(self, weights: Mapping[str, float], measure: Measure | None = None) -> Uncertain:
         """Σ weight · mean over rows. Raises UntestedError if a row has no results."""
         if measure is None:
