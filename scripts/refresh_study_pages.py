@@ -32,7 +32,7 @@ from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.tables import LOSS_NAMES
 from studies.gradient_paradigm.training_figures import decoupling_section, effects_of_components, long_section
-from studies.multitask_report.claims import EQUALITIES, ORDERINGS
+from studies.multitask_report.claims import EQUALITIES, LATER_ORDERINGS, ORDERINGS
 from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
 from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN_PRUNED, PLACES, START_PRUNED, score_curves
@@ -60,8 +60,6 @@ MEASURES: Mapping[str, Measure | None] = {
     "hardest negative push": last("hardest negative push", "held-out sentences"),
 }
 """What contrasts.csv can compare."""
-UNFINISHED = {"multitask-report-medium"}
-"""Files that lack seeds. Their claims are read once, when all seeds are there."""
 READINGS = {"multitask-report-small": 5}
 """How often verdicts of a file were read while seeds were added: with two, three, four, six and seven."""
 
@@ -99,7 +97,7 @@ def with_verdicts(page: str, verdicts: pandas.DataFrame) -> str:
 def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
     """All claims about published tables, by the file of results that decides them, and what the intervals cover."""
     found = []
-    for name in sorted({path.stem for path in (pages / "results").glob("*.parquet")} - UNFINISHED):
+    for name in sorted({path.stem for path in (pages / "results").glob("*.parquet")}):
         tables = published(name, pages).finished_tables
         about = {key: claim for key, claim in claims().items() if any(p.table in tables for p in claim.places)}
         judged = judge([*about.values()], tables, readings=READINGS.get(name, 1))
@@ -152,11 +150,12 @@ def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:
 
 
 def orderings() -> Picture:
-    """The differences of Overall that the report publishes and that its claims name."""
-    named = [one for one in ORDERINGS if one.column == OVERALL] + [one for one in EQUALITIES if one.table.isdigit()]
+    """The differences of Overall that the report publishes and that claims about Tables 2 to 10 name."""
+    better = [one for one in (*ORDERINGS, *LATER_ORDERINGS) if one.column == OVERALL]
+    named = [(int(one.table), one.first, one.second) for one in (*better, *EQUALITIES) if one.table.isdigit()]
     found = {}
-    for key, row, less in sorted(((int(one.table), one.first, one.second) for one in named), key=itemgetter(0)):
-        results = table("multitask-report-small", str(key))
+    for key, row, less in sorted((one for one in named if one[0] > 1), key=itemgetter(0)):
+        results = table("multitask-report-medium", str(key))
         scores = {one.key: one.published.get(OVERALL, np.nan) for one in results.table.rows}
         both = (results.table.label(one).removesuffix(" (baseline)") for one in (row, less))
         difference = shown(results.contrast({row: 1, less: -1}, OVERALL), scores[row] - scores[less])

@@ -28,6 +28,7 @@ from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import check_dimensions
 from multitask.models.model_folder import stored_pooling
 from multitask.models.settings import Pooling
+from multitask.models.transformers_model import refuse_lacking
 
 # Files of a model; pickles are left out on purpose.
 PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -81,8 +82,8 @@ class SentenceTransformersEncoder:
     Pooling `auto` is that of the folder, or the mean. `reason` says why `SentenceEncoder` cannot compute the model.
 
     Raises:
-        InputError: no such model, weights that exist only as a pickle, a model that needs its own code to run, or
-            sentence-transformers is not installed.
+        InputError: no such model, weights that are missing or exist only as a pickle, a model that needs its own code
+            to run, or sentence-transformers is not installed.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class SentenceTransformersEncoder:
             )
         except Exception as error:  # every architecture raises errors of its own
             raise InputError(f"{name}: sentence-transformers cannot load it ({cause(error)})") from None
+        _refuse_random_weights(model)
         refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
@@ -175,6 +177,14 @@ def _refuse_pickles(folder: Path) -> None:
                 f"{path}: pickled weights are not loaded; save the model again with sentence-transformers or "
                 "transformers, which write model.safetensors"
             )
+
+
+def _refuse_random_weights(model: Any) -> None:
+    """Raise InputError if files lack weights, which transformers draws at random. Loads encoders again to know it."""
+    for encoder in filter(None, (getattr(module, "auto_model", None) for module in model)):
+        settings = {"use_safetensors": True, "local_files_only": True, "output_loading_info": True}
+        _, loading = type(encoder).from_pretrained(encoder.name_or_path, **settings)
+        refuse_lacking(loading, Path(encoder.name_or_path))
 
 
 def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:

@@ -108,8 +108,7 @@ class TransformersModel(nn.Module):
             vocabulary = model.config.vocab_size  # that of characters, such as CANINE, has none
         except Exception as error:  # every architecture raises errors of its own
             raise InputError(f"{folder}: transformers cannot load it ({reason(error)})") from None
-        if missing := sorted(name for name in found["missing_keys"] if "pooler" not in name):
-            raise InputError(f"{folder}: the weights lack {', '.join(missing[:3])}")
+        refuse_lacking(found, folder)
         refuse_not_finite(model.state_dict(), folder)
         longest = min(tokenizer.model_max_length, _positions(model))
         ours = _ours(tokenizer, DEFAULT_MAX_LENGTH if longest == UNLIMITED else longest, folder)
@@ -186,6 +185,15 @@ class TransformersModel(nn.Module):
         own, self.model.config = self.model.config, self.theirs
         self.model.save_pretrained(folder)
         self.model.config = own
+
+
+def refuse_lacking(loading: Mapping[str, Any], folder: Path) -> None:
+    """Raise InputError if transformers found no weights for a part but the pooler: it would draw them at random.
+
+    `loading` is what its `from_pretrained` says with `output_loading_info`.
+    """
+    if missing := sorted(name for name in loading["missing_keys"] if "pooler" not in name):
+        raise InputError(f"{folder}: the weights lack {', '.join(missing[:3])}")
 
 
 def _dropouts(config: Any) -> dict[str, float]:

@@ -15,7 +15,7 @@ from multitask.base.runs import Run
 from multitask.evaluation.statistics import SAMPLES, Values
 from multitask.experiments.compare_rows import DevSet, Samples, TableResults
 from multitask.experiments.grid_frames import RunResult
-from multitask.experiments.table_definitions import PresetRecord, RecordedRun, Row, StudyTable
+from multitask.experiments.table_definitions import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.presets import PRESETS
@@ -180,6 +180,7 @@ def history(trained: Trained) -> list[dict[str, Any]]:
             "step": 4000 * (place + 1),
             "numbers": {
                 "similarity": {"pearson": score},
+                OVERALL: {"mean": score},
                 "training": {
                     f"{source} {name}": value
                     for source in ("unlabelled", HELD_OUT)

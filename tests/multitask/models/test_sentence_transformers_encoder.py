@@ -231,6 +231,17 @@ def test_pickled_weights_are_refused(distilled, tiny_encoder, tmp_path):
     assert "2_Dense/pytorch_model.bin: pickled weights are not loaded" in refusal(tmp_path / "dense").replace("\\", "/")
 
 
+def test_weights_under_other_names_are_refused(distilled, tmp_path):
+    """transformers would draw new ones at random, and only log it."""
+    folder = tmp_path / "renamed"
+    SentenceTransformer(modules=[Transformer(str(distilled)), Pooling(24, "mean"), Normalize()]).save(str(folder))
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    renamed = {name.replace("transformer.layer", "encoder.block"): tensor for name, tensor in weights.items()}
+    safetensors.torch.save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"renamed: the weights lack transformer\.layer\.0\."):
+        load_encoder(folder, **EXACT)
+
+
 def test_code_that_comes_with_a_model_is_not_run(distilled, tmp_path):
     folder = shutil.copytree(distilled, tmp_path / "own-code")
     (folder / "theirs.py").write_text("raise SystemExit('this must not run')\n")
