@@ -20,8 +20,9 @@ from multitask.data.markup import markdown_text
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import Results, TableScores, scores_as_data
-from multitask.experiments.table_definitions import PresetRecord
+from multitask.experiments.table_definitions import OVERALL, PresetRecord
 from multitask.stages.settings import HELD_OUT
+from multitask.tasks import MAIN_TASKS
 from scripts.publish_results import publish, publish_runs
 from scripts.published_runs import unpack
 from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_costs, all_verdicts, claims, with_verdicts
@@ -31,6 +32,7 @@ from tests.studies.gradient_paradigm.published import as_published, probed_as_pu
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
+COLUMNS = (OVERALL, *MAIN_TASKS)
 CLAIMS, CONTRASTS, COSTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "contrasts", "costs"))
 
 
@@ -131,7 +133,7 @@ def test_what_few_steps_teach_stands_beside_the_most_frequent_labels():
         scores = " | ".join(shown(keys, task) for task in ("sentiment", "paraphrase", "similarity"))
         assert f"| {name}, lowest to highest row | {scores} |" in report
     always = "| always the most frequent label | {} | {} | – |"
-    assert always.format(*majorities(tables["2"])) in report
+    assert always.format("–", " | ".join(majorities(tables["2"]))) in report
     [recipe] = Results.load(PAGES / "results" / "multitask-report-best.parquet").tables
     assert always.format("–", " | ".join(majorities(recipe))) in best
 
@@ -140,22 +142,22 @@ def test_what_a_thousand_steps_teach_are_means_of_the_seeds():
     scores = GridFrames.load(PAGES / "results" / "scores" / "multitask-report-medium.parquet")
     labels = {(of.key, row.key): row.label for of in scores.record.tables for row in of.rows}
     found = pandas.DataFrame(
-        {"table": run.table, "row": run.row, "seed": run.seed, **run.scores} for run in scores.runs
+        {"table": run.table, "row": run.row, OVERALL: run.overall, **run.scores} for run in scores.runs
     ).groupby(["table", "row"])
     means, page = found.mean(), (PAGES / "multitask-report.md").read_text(encoding="utf-8")
     for key in ("none", "nli", "given", "given-single-task"):
-        assert f"| {labels['2', key]} | {' | '.join(of_tasks(means.loc['2', key]))} |" in page
-    assert f"best on the dev set ({', '.join(of_tasks(means.loc['2', 'ensemble-dev']))})" in page
+        assert f"| {labels['2', key]} | {' | '.join(as_shown(means.loc['2', key]))} |" in page
+    assert f"best on the dev set ({', '.join(as_shown(means.loc['2', 'ensemble-dev'])[1:])})" in page
     of_report = means.loc[list(map(str, range(2, 11)))]
-    ends = (f"{of_report[task].min():.3f} to {of_report[task].max():.3f}" for task in of_report if task != "seed")
+    ends = (f"{of_report[task].min():.3f} to {of_report[task].max():.3f}" for task in COLUMNS)
     assert f"| Tables 2 to 10, lowest to highest row of `medium` | {' | '.join(ends)} |" in page
     assert set(found.size()) == {6}
     assert {run.steps for run in scores.runs if run.row == "scheduler=batch_round_robin"} == {3000}
 
 
-def of_tasks(scores: pandas.Series) -> list[str]:
-    """The scores of the report's tasks, as pages show them."""
-    return [f"{scores[task]:.3f}" for task in ("sentiment", "paraphrase", "similarity")]
+def as_shown(scores: pandas.Series) -> list[str]:
+    """Overall and the scores of the report's tasks, as pages show them."""
+    return [f"{scores[column]:.3f}" for column in COLUMNS]
 
 
 @pytest.mark.parametrize("page", FILES, ids=lambda page: page.stem)
