@@ -2,8 +2,9 @@
 
     python -m scripts.published_runs NAME RUNS
 
-docs/studies/results/runs/NAME.parquet has a line for each text file of each run (run, file, text), without models, and
-NAME-answers.parquet a line for each answer to a dev example (run, task, example, label, prediction).
+NAME is one of docs/studies/results/runs, or another file of `scripts.gpu_grid`. NAME.parquet has a line for each text
+file of each run (run, file, text), without models, and NAME-answers.parquet one for each answer to a dev example (run,
+task, example, label, prediction).
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas
 
+from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
 from multitask.cli.main import exit_code
@@ -73,10 +75,14 @@ def unpack(file: Path, folder: Path) -> None:
 def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=sorted(file.stem for file in PUBLISHED.glob("*") if "answers" not in file.stem))
+    parser.add_argument("name")
     parser.add_argument("runs", type=Path)
     options = parser.parse_args()
-    unpack(PUBLISHED / f"{options.name}.parquet", options.runs)
+    known = {file.stem: file for file in sorted(PUBLISHED.glob("*.parquet")) if "answers" not in file.stem}
+    file = known.get(options.name, Path(options.name))
+    if not file.is_file():
+        raise InputError(f"{options.name}: expected a file of runs, or one of {', '.join(known)}")
+    unpack(file, options.runs)
 
 
 if __name__ == "__main__":

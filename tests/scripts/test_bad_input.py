@@ -6,10 +6,12 @@ import sys
 import pytest
 
 SCRIPTS = {
-    "scripts.best_data": ("no-data", "new"),
+    "scripts.gpu_grid": ("sample", "2", "new", "--data", "no-data"),
+    "scripts.more_data": ("no-data", "new"),
     "scripts.larger_dev_sets": ("no-data", "new"),
     "scripts.pairs_by_kind": ("no-data", "new"),
     "scripts.publish_results": ("no-report", "new", "1"),
+    "scripts.published_runs": ("no-runs", "new"),
     "scripts.unread_pairs": ("no-runs", "no-data", "no-data"),
     "studies.gradient_paradigm.captions_and_news": ("no-data", "no-data"),
     "studies.multitask_report.treebank_phrases": ("no-data", "no-trees", "new"),

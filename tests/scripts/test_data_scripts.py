@@ -17,7 +17,7 @@ from multitask.data.fetch import CHECKOUT_DATA
 from multitask.evaluation.suite_sets import SETS
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
-from scripts import best_data
+from scripts import more_data
 from scripts.larger_dev_sets import enlarge
 from scripts.pairs_by_kind import KINDS, write
 from scripts.unread_pairs import SHARES, differences, pairs_of_tasks, scores
@@ -48,12 +48,12 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
     (folder / "STS.gs.ALL.txt").write_text("2.5\n")
     sick = tmp_path / "senteval" / "SICK"
     sick.mkdir()
-    for name in best_data.SICK:
+    for name in more_data.SICK:
         text = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
         (sick / f"{name}.txt").write_text(text + f"1\tan owl in {name}\ta bird\t3\tNEUTRAL\n")
     options = ["--phrases", str(phrases), "--pairs", str(pairs), "--senteval", str(tmp_path / "senteval")]
-    monkeypatch.setattr(sys, "argv", ["best_data", str(small_data), str(tmp_path / "out"), *options])
-    best_data.main()
+    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), str(tmp_path / "out"), *options])
+    more_data.main()
 
     sentiment = rows(tmp_path / "out" / "ids-sst-train.csv")
     sentences = [row["sentence"] for row in rows(small_data / "ids-sst-train.csv")]
@@ -63,9 +63,31 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
     scored = rows(tmp_path / "out" / "sts-train.csv")[64:]
     assert [(row["sentence1"], row["similarity"]) for row in scored] == [
         ("a new pair", "2.5"),
-        *((f"an owl in {name}", "2.5") for name in best_data.SICK),  # 3 of 1 to 5
+        *((f"an owl in {name}", "2.5") for name in more_data.SICK),  # 3 of 1 to 5
     ]
     assert (tmp_path / "out" / "sts-dev.csv").read_bytes() == (small_data / "sts-dev.csv").read_bytes()
+
+
+def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch):
+    dev, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("ids-sst", "quora"))
+    test = rows(small_data / "sts-test-student.csv")[0]["sentence2"]
+    (tmp_path / "texts.txt").write_text(f"an owl\n{dev['sentence'].upper()}\na heron\n{test}\n", encoding="utf-8")
+    with (tmp_path / "triplets.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(
+            [["sent0", "sent1", "hard_neg"], ["an, owl", "a bird", "a fish"], ["a", pair["sentence1"], "b"]]
+        )
+    texts = ["--sentences", str(tmp_path / "texts.txt"), "--triplets", str(tmp_path / "triplets.csv")]
+    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), str(tmp_path / "out"), *texts, "--drawn", "20"])
+    more_data.main()
+
+    assert (tmp_path / "out" / "sentences.txt").read_text(encoding="utf-8") == "an owl\na heron\n"
+    with (tmp_path / "out" / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
+        assert [*csv.reader(file)] == [["sent0", "sent1", "hard_neg"], ["an, owl", "a bird", "a fish"]]
+    pairs = [row["sentence1"] for row in rows(small_data / "quora-train.csv")]
+    drawn = [row["sentence1"] for row in rows(tmp_path / "out" / "quora-train.csv")]
+    places = [pairs.index(text) for text in drawn]
+    assert len(drawn) == 20
+    assert places == sorted(set(places)) != [*range(20)]
 
 
 # Rows that move to the dev sets are lost nowhere and leave no sentence behind.

@@ -1,13 +1,15 @@
-"""Make the data folder of the best model: the course's files with phrases, more question pairs and more scored pairs.
+"""Make a data folder with more rows, that of the best model or of the preset `medium`: the course's files with phrases,
+more question pairs and more scored pairs, and other texts.
 
-    python -m scripts.best_data COURSE OUTPUT [--phrases TSV] [--pairs TSV] [--senteval FOLDER]
+    python -m scripts.more_data COURSE OUTPUT [--phrases TSV] [--pairs TSV [--drawn N]] [--senteval FOLDER]
+        [--sentences TXT] [--triplets CSV]
 
 `--phrases` has the columns phrase and sentiment; each whole sentence then stands in the file three times. `--pairs` has
-sentence1, sentence2 and is_duplicate. `--senteval` has the scored pairs of STS12 to STS16 and SICK, whose relatedness
-import sys
-from 1 to 5 becomes a similarity from 0 to 5. No row of the new training files is in a dev or test set. Of the scored
-pairs, those are left out, too, of which both sentences share most words with those of a dev or test pair: the course's
-similarity sets are drawn from the same sources.
+sentence1, sentence2 and is_duplicate; of all question pairs, `--drawn` keeps so many at random. `--senteval` has the
+scored pairs of STS12 to STS16 and SICK, whose relatedness from 1 to 5 becomes a similarity from 0 to 5. No row of the
+new training files is in a dev or test set. Of the scored pairs, those are left out, too, of which both sentences share
+most words with those of a dev or test pair: the course's similarity sets are drawn from the same sources. `--sentences`
+and `--triplets` become sentences.txt and nli_triplets.csv, without rows of which a sentence is in a dev or test set.
 """
 
 import argparse
@@ -18,12 +20,13 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from minbert.files import atomic_folder
+from minbert.files import atomic_folder, read_text, write_text
 from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
@@ -39,6 +42,7 @@ SETS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 SICK = ("SICK_train", "SICK_trial", "SICK_test_annotated")
 
 ScoredPair = tuple[str, str, float]
+Row = TypeVar("Row")
 
 
 def scored_pairs(senteval: Path) -> Iterator[ScoredPair]:
@@ -97,7 +101,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file, delimiter="\t")]
 
 
-def without(rows: list[FileRow], seen: NDArray[np.bool_]) -> list[FileRow]:
+def without(rows: list[Row], seen: NDArray[np.bool_]) -> list[Row]:
     return [row for row, known in zip(rows, seen, strict=True) if not known]
 
 
@@ -106,7 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("course", type=Path)
     parser.add_argument("output", type=Path)
-    for option in ("--phrases", "--pairs", "--senteval"):
+    parser.add_argument("--drawn", type=int)
+    for option in ("--phrases", "--pairs", "--senteval", "--sentences", "--triplets"):
         parser.add_argument(option, type=Path)
     given = parser.parse_args()
     tasks = chosen_tasks(given.course, MAIN_TASKS)
@@ -140,10 +145,28 @@ def main() -> None:
     with atomic_folder(given.output) as folder:
         for name, task in tasks.items():
             numbered = [{**row, "id": str(number)} for number, row in enumerate(rows[name])]
+            if given.drawn and name == "paraphrase":
+                kept = np.sort(np.random.default_rng(0).permutation(len(numbered))[: given.drawn])
+                numbered = [numbered[number] for number in kept]
             write_course_rows(folder / Path(task.files.splits["train"].file).name, task, numbered)
             for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
                 shutil.copyfile(path, folder / path.name)
             print(f"{name}: {len(numbered):,} training rows")
+        write_texts(folder, held_out, given.sentences, given.triplets)
+
+
+def write_texts(folder: Path, held_out: TrainedOn, sentences: Path | None, triplets: Path | None) -> None:
+    """Write unlabelled texts, those that are given, without rows that have a held-out sentence."""
+    if sentences:
+        texts = [*filter(None, read_text(sentences).split("\n"))]
+        kept = without(texts, held_out.sentences_seen(texts))
+        write_text(folder / "sentences.txt", "".join(f"{text}\n" for text in kept))
+    if triplets:
+        with triplets.open(encoding="utf-8", newline="") as file:
+            head, *rows = csv.reader(file)
+        seen = np.any([held_out.sentences_seen(column) for column in zip(*rows, strict=True)], axis=0)
+        with (folder / "nli_triplets.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([head, *without(rows, seen)])
 
 
 def _columns(rows: list[FileRow]) -> list[list[str]]:

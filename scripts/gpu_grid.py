@@ -1,0 +1,57 @@
+"""Compute tables of a preset without their report, and pack the runs without models.
+
+    python -m scripts.gpu_grid PRESET TABLE,... FILE --data FOLDER [--start MODEL] [--seeds N] [--workers N]
+        [--runs RUNS] [--device DEVICE] [--epoch-size N]
+
+FILE becomes the runs as `scripts.publish_results` publishes them, of all rows that are finished, also when a signal
+stops the grid. The same call goes on. Where the report is to be written, `python -m scripts.published_runs FILE RUNS`
+unpacks them, and `multitask report PRESET --runs RUNS` needs no model.
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from multitask.base.errors import Interrupted
+from multitask.base.options import RunOptions
+from multitask.cli.main import exit_code
+from multitask.experiments.engines import local_engine
+from multitask.experiments.grid import run_preset
+from scripts.publish_results import publish_runs
+from studies.engine.presets import load_preset
+
+NEVER = 1e9  # seconds: stages take less than a minute on a GPU, and their states are large
+
+
+def main() -> int:
+    """Compute and pack; 1 if a row failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("preset")
+    parser.add_argument("tables", type=lambda text: text.split(","))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--start")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--epoch-size", type=int)
+    given = parser.parse_args()
+    changes = {} if given.epoch_size is None else {"epoch_size": given.epoch_size}
+    preset = load_preset(given.preset, given.start, given.data, given.tables, None, changes)
+    options = RunOptions(device=given.device, runs=given.runs, save_every=NEVER, threads=1)
+    pack = partial(publish_runs, given.runs, given.preset, given.file, given.tables)
+    try:
+        record = run_preset(preset, given.seeds, options, local_engine(given.workers, given.device))
+    except Interrupted:
+        pack()
+        raise
+    pack()
+    for row, run in record.failures:
+        print(f"error: {row}, seed {run.seed}: {run.error}", file=sys.stderr)
+    return 1 if record.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
