@@ -179,7 +179,7 @@ class ScheduledTraining(SentencesConfig):
     accumulate: Count = 1
     """Gradient accumulation: a step takes this many batches of each task, one after the other, and has the gradient of
     one batch of so many times the size. For losses that are means over rows."""
-    epoch_size: Count | None = None
+    epoch_size: Annotated[int, Field(ge=1, le=100_000_000)] | None = None  # an epoch is planned in memory
     """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
     scheduler: SchedulerConfig = SchedulerConfig()
     """How the tasks share training steps, with parameters, e.g. proportional:alpha=0.5 or the gradient aggregator
