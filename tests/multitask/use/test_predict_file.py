@@ -164,8 +164,9 @@ def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp
     found, expected = pandas.DataFrame(read(tmp_path / "o.jsonl")), model.predict_frame(frame, probabilities=True)
     assert list(found) == list(expected)
     of_tags, of_topic = ([name for name in found if name.startswith(f"{task}_")] for task in ("tags", "topic"))
-    assert found.loc[0, of_tags].tolist() == found.loc[2, of_tags].tolist()
-    assert found.loc[0, of_topic].tolist() != found.loc[2, of_topic].tolist()
+    numbers = {"tags": found[of_tags], "topic": found[of_topic]}
+    apart = {task: of.select_dtypes("number").iloc[[0, 2]].diff().abs().max(axis=None) for task, of in numbers.items()}
+    assert apart["tags"] < 1e-6 < 1e-4 < apart["topic"]  # batches differ by rounding
     pandas.testing.assert_frame_equal(found[of_tags + of_topic], expected[of_tags + of_topic], atol=1e-5)
 
 
