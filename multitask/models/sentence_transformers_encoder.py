@@ -4,7 +4,8 @@ Needs the extra `sentence-transformers`. Loads safetensors only and runs no code
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -101,16 +102,18 @@ class SentenceTransformersEncoder:
         self.name = name
         self.runtime = resolve_runtime(device, precision)
         try:
-            model = SentenceTransformer(
-                str(folder),
-                device=self.runtime.device.type,
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True},
-            )
+            with _loading_reports() as reports:
+                model = SentenceTransformer(
+                    str(folder),
+                    device=self.runtime.device.type,
+                    trust_remote_code=False,
+                    local_files_only=True,
+                    model_kwargs={"use_safetensors": True},
+                )
         except Exception as error:  # every architecture raises errors of its own
             raise InputError(f"{name}: sentence-transformers cannot load it ({cause(error)})") from None
-        _refuse_random_weights(model)
+        for report in reports:
+            refuse_lacking(report, folder)
         refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
@@ -179,12 +182,24 @@ def _refuse_pickles(folder: Path) -> None:
             )
 
 
-def _refuse_random_weights(model: Any) -> None:
-    """Raise InputError if files lack weights, which transformers draws at random. Loads encoders again to know it."""
-    for encoder in filter(None, (getattr(module, "auto_model", None) for module in model)):
-        settings = {"use_safetensors": True, "local_files_only": True, "output_loading_info": True}
-        _, loading = type(encoder).from_pretrained(encoder.name_or_path, **settings)
-        refuse_lacking(loading, Path(encoder.name_or_path))
+@contextmanager
+def _loading_reports() -> Iterator[list[dict[str, Any]]]:
+    """What transformers says of each encoder that it loads meanwhile: sentence-transformers does not pass it on."""
+    import transformers
+
+    pretrained: Any = transformers.PreTrainedModel
+    load, reports = pretrained.__dict__["from_pretrained"], list[dict[str, Any]]()
+
+    def reporting(kind: type[Any], *arguments: Any, **settings: Any) -> Any:
+        model, report = load.__func__(kind, *arguments, **settings, output_loading_info=True)
+        reports.append(report)
+        return model
+
+    pretrained.from_pretrained = classmethod(reporting)
+    try:
+        yield reports
+    finally:
+        pretrained.from_pretrained = load
 
 
 def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:

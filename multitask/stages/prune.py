@@ -290,7 +290,7 @@ def choose_units(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tu
         ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
         if config.order == "highest":
             ranked = ranked.map(torch.neg)
-        share = config.share * number / config.rounds
+        share = config.share * (number / config.rounds)  # in the last round exactly the share
         pooled = config.scope == "global"
         if config.what != "neurons":
             kept = replace(kept, heads=drop_lowest(ranked.heads, kept.heads, share, pooled, spare_last=True))

@@ -23,7 +23,7 @@ from multitask.models.sentence_transformers_encoder import SentenceTransformersE
 
 pytest.importorskip("sentence_transformers", minversion="6")
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Router, Transformer
 
 SENTENCES = ["A man is playing a guitar.", "", "two dogs run in the snow " * 9, "a man", "?", "good time " * 40]
 EXACT = {"device": "cpu", "precision": "fp32"}
@@ -231,14 +231,36 @@ def test_pickled_weights_are_refused(distilled, tiny_encoder, tmp_path):
     assert "2_Dense/pytorch_model.bin: pickled weights are not loaded" in refusal(tmp_path / "dense").replace("\\", "/")
 
 
-def test_weights_under_other_names_are_refused(distilled, tmp_path):
+@pytest.mark.parametrize("place", ["", "0_Transformer"])
+def test_weights_under_other_names_are_refused(place, distilled, tmp_path):
     """transformers would draw new ones at random, and only log it."""
-    folder = tmp_path / "renamed"
+    folder = tmp_path / "model"
     SentenceTransformer(modules=[Transformer(str(distilled)), Pooling(24, "mean"), Normalize()]).save(str(folder))
-    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    if place:  # as older versions of the library wrote it
+        (folder / place).mkdir()
+        for path in [path for path in folder.glob("*.*") if path.is_file() and path.name != "modules.json"]:
+            path.rename(folder / place / path.name)
+        modules = json.loads((folder / "modules.json").read_text())
+        modules[0]["path"] = place
+        write_json(folder / "modules.json", modules)
+    assert load_encoder(folder, **EXACT).encode("a man").shape == (24,)
+    file = folder / place / "model.safetensors"
+    weights = safetensors.torch.load_file(file)
     renamed = {name.replace("transformer.layer", "encoder.block"): tensor for name, tensor in weights.items()}
-    safetensors.torch.save_file(renamed, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(InputError, match=r"renamed: the weights lack transformer\.layer\.0\."):
+    safetensors.torch.save_file(renamed, file, {"format": "pt"})
+    with pytest.raises(InputError, match=r"model: the weights lack transformer\.layer\.0\."):
+        load_encoder(folder, **EXACT)
+
+
+def test_each_encoder_of_a_model_needs_its_weights(distilled, tmp_path):
+    folder = tmp_path / "routed"
+    parts = {name: [Transformer(str(distilled)), Pooling(24, "mean")] for name in ("query", "document")}
+    SentenceTransformer(modules=[Router.for_query_document(parts["query"], parts["document"])]).save(str(folder))
+    assert load_encoder(folder, **EXACT).encode("a man").shape == (24,)
+    *_, file = sorted(folder.rglob("model.safetensors"))
+    weights = safetensors.torch.load_file(file)
+    safetensors.torch.save_file({f"another.{name}": tensor for name, tensor in weights.items()}, file, {"format": "pt"})
+    with pytest.raises(InputError, match="routed: the weights lack "):
         load_encoder(folder, **EXACT)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
@@ -335,6 +335,7 @@ def test_the_lowest_go_and_a_layers_last_head_stays(scores, share, spare_last):
 
 
 @settings(max_examples=30)
+@example(seed=0, share=0.95, rounds=3, scope="layer", what="neurons")  # 0.95 * 3 / 3 is less than 0.95
 @given(
     seed=st.integers(0, 10**6),
     share=st.floats(0.01, 0.99),
