@@ -3,23 +3,23 @@
     python -m scripts.gpu_grid PRESET TABLE,... FILE --data FOLDER [--start MODEL] [--seeds N] [--workers N]
         [--runs RUNS] [--device DEVICE] [--epoch-size N]
 
-FILE becomes the runs as `scripts.publish_results` publishes them, of all rows that are finished, also when a signal
-stops the grid. The same call goes on. Where the report is to be written, `python -m scripts.published_runs FILE RUNS`
+FILE becomes the runs as `scripts.publish_results` publishes them, of all rows that are finished, also when the grid is
+stopped. The same call goes on. Where the report is to be written, `python -m scripts.published_runs FILE RUNS`
 unpacks them, and `multitask report PRESET --runs RUNS` needs no model.
 """
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
-from multitask.base.errors import Interrupted
+from minbert.errors import InputError
 from multitask.base.options import RunOptions
 from multitask.cli.main import exit_code
 from multitask.experiments.engines import local_engine
 from multitask.experiments.grid import run_preset
+from multitask.experiments.table_definitions import PresetRecord
 from scripts.publish_results import publish_runs
-from studies.engine.presets import load_preset
+from studies.engine.presets import PRESETS, load_preset
 
 NEVER = 1e9  # seconds: stages take less than a minute on a GPU, and their states are large
 
@@ -27,7 +27,7 @@ NEVER = 1e9  # seconds: stages take less than a minute on a GPU, and their state
 def main() -> int:
     """Compute and pack; 1 if a row failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset")
+    parser.add_argument("preset", choices=PRESETS)
     parser.add_argument("tables", type=lambda text: text.split(","))
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", type=Path, required=True)
@@ -38,16 +38,17 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epoch-size", type=int)
     given = parser.parse_args()
+    for name in ("seeds", "workers", "epoch_size"):
+        if (number := getattr(given, name)) is not None and number < 1:
+            raise InputError(f"--{name.replace('_', '-')} is {number}; expected at least 1")
     changes = {} if given.epoch_size is None else {"epoch_size": given.epoch_size}
     preset = load_preset(given.preset, given.start, given.data, given.tables, None, changes)
     options = RunOptions(device=given.device, runs=given.runs, save_every=NEVER, threads=1)
-    pack = partial(publish_runs, given.runs, given.preset, given.file, given.tables)
     try:
         record = run_preset(preset, given.seeds, options, local_engine(given.workers, given.device))
-    except Interrupted:
-        pack()
-        raise
-    pack()
+    finally:
+        if PresetRecord.path(given.runs, given.preset).is_file():
+            publish_runs(given.runs, given.preset, given.file, given.tables)
     for row, run in record.failures:
         print(f"error: {row}, seed {run.seed}: {run.error}", file=sys.stderr)
     return 1 if record.failures else 0

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from minbert.errors import InputError
 from minbert.files import atomic_folder, read_text, write_text
 from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
@@ -114,6 +115,8 @@ def main() -> None:
     for option in ("--phrases", "--pairs", "--senteval", "--sentences", "--triplets"):
         parser.add_argument(option, type=Path)
     given = parser.parse_args()
+    if given.drawn is not None and given.drawn < 1:
+        raise InputError(f"--drawn is {given.drawn}; expected at least 1")
     tasks = chosen_tasks(given.course, MAIN_TASKS)
     kept_out = {name: [load_rows(task, split) for split in HELD_OUT_SPLITS] for name, task in tasks.items()}
     held_out = TrainedOn()
@@ -161,12 +164,20 @@ def write_texts(folder: Path, held_out: TrainedOn, sentences: Path | None, tripl
         texts = [*filter(None, read_text(sentences).split("\n"))]
         kept = without(texts, held_out.sentences_seen(texts))
         write_text(folder / "sentences.txt", "".join(f"{text}\n" for text in kept))
+        print(f"sentences.txt: {len(kept):,} of {len(texts):,} rows")
     if triplets:
         with triplets.open(encoding="utf-8", newline="") as file:
-            head, *rows = csv.reader(file)
-        seen = np.any([held_out.sentences_seen(column) for column in zip(*rows, strict=True)], axis=0)
+            head, *rows = [*csv.reader(file)] or [[]]
+        for number, row in enumerate(rows, start=2):
+            if len(row) != len(head):
+                raise InputError(f"{triplets}: row {number} has {len(row)} columns; expected {len(head)}")
+        seen = np.zeros(len(rows), bool)
+        for column in zip(*rows, strict=True):
+            seen |= held_out.sentences_seen(column)
+        kept_rows = without(rows, seen)
         with (folder / "nli_triplets.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([head, *without(rows, seen)])
+            csv.writer(file).writerows([head, *kept_rows])
+        print(f"nli_triplets.csv: {len(kept_rows):,} of {len(rows):,} rows")
 
 
 def _columns(rows: list[FileRow]) -> list[list[str]]:

@@ -20,6 +20,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
 from multitask.cli.main import exit_code
+from multitask.data.messages import reason
 from multitask.experiments.grid_frames import answer_frame, write_answers
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
@@ -55,8 +56,11 @@ def pack(folder: Path, file: Path) -> None:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Write the runs of two frames into a folder."""
-    frame = pandas.read_parquet(file)
+    """Write the runs of two frames into a folder. Raises InputError for another file."""
+    try:
+        frame = pandas.read_parquet(file, columns=["run", "file", "text"])
+    except ValueError as error:
+        raise InputError(f"{file}: no file of runs ({reason(error)})") from None
     check_names(filter(None, frame.run), file)
     files = {(one.run, one.file): one.text for one in frame.itertuples()}
     for run, name in files:

@@ -216,7 +216,7 @@ COMPONENT_CLAIMS = (
     ),
 )
 
-# The weight and the coefficient that changes with it; where components should stop to matter.
+# The weight and the coefficient that changes with it; where components should stop mattering.
 
 
 def each_higher(after: tuple[float, str], before: tuple[float | None, str]) -> Callable[[ClaimResults], Statement]:

@@ -103,7 +103,7 @@ SLOWER = 50  # times smaller than the usual learning rate
 
 
 def break_condition_lines(recipes: Recipes) -> Iterator[GridLine]:
-    """Where a component should stop to matter: the ratio at a tiny learning rate, the weight among hard negatives only.
+    """Where a component should stop mattering: the ratio at a tiny learning rate, the weight among hard negatives only.
 
     Each with and without the condition, and with a small and a large value of the component's parameter.
     """

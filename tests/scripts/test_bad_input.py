@@ -18,6 +18,28 @@ SCRIPTS = {
 }
 
 
+OTHERS = {
+    "scripts.gpu_grid": (("sample", "2", "f", "--data", "d", "--seeds", "0"), "--seeds is 0; expected at least 1"),
+    "scripts.more_data": (("d", "new", "--drawn", "-5"), "--drawn is -5; expected at least 1"),
+    "scripts.published_runs": (("text.md", "new"), "text.md: no file of runs"),
+}
+"""Other mistakes, and how their messages begin."""
+
+
+@pytest.mark.parametrize("script", OTHERS)
+def test_other_mistakes_are_one_line(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.md").write_text("no table")
+    monkeypatch.delitem(sys.modules, script, raising=False)
+    arguments, message = OTHERS[script]
+    monkeypatch.setattr("sys.argv", [script, *arguments])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(script, run_name="__main__")
+    error = capsys.readouterr().err
+    assert (end.value.code, error.count("\n")) == (2, 1)
+    assert error.startswith(f"error: {message}")
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_missing_file_is_one_line(script, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -68,7 +68,7 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
     assert (tmp_path / "out" / "sts-dev.csv").read_bytes() == (small_data / "sts-dev.csv").read_bytes()
 
 
-def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch):
+def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch, capsys):
     dev, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("ids-sst", "quora"))
     test = rows(small_data / "sts-test-student.csv")[0]["sentence2"]
     (tmp_path / "texts.txt").write_text(f"an owl\n{dev['sentence'].upper()}\na heron\n{test}\n", encoding="utf-8")
@@ -76,10 +76,15 @@ def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data,
         csv.writer(file).writerows(
             [["sent0", "sent1", "hard_neg"], ["an, owl", "a bird", "a fish"], ["a", pair["sentence1"], "b"]]
         )
+    (tmp_path / "ragged.csv").write_text("sent0,sent1\na,b\nc\n")
+    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), "x", "--triplets", str(tmp_path / "ragged.csv")])
+    with pytest.raises(InputError, match=r"ragged.csv: row 3 has 1 columns; expected 2"):
+        more_data.main()
     texts = ["--sentences", str(tmp_path / "texts.txt"), "--triplets", str(tmp_path / "triplets.csv")]
     monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), str(tmp_path / "out"), *texts, "--drawn", "20"])
     more_data.main()
 
+    assert "sentences.txt: 2 of 4 rows\nnli_triplets.csv: 1 of 2 rows\n" in capsys.readouterr().out
     assert (tmp_path / "out" / "sentences.txt").read_text(encoding="utf-8") == "an owl\na heron\n"
     with (tmp_path / "out" / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
         assert [*csv.reader(file)] == [["sent0", "sent1", "hard_neg"], ["an, owl", "a bird", "a fish"]]

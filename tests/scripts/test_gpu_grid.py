@@ -1,36 +1,56 @@
-"""What a stopped grid has computed is packed."""
+"""What a grid has computed is packed, however it ends."""
 
+import errno
 import signal
 import sys
 
 import pytest
 
 from multitask.base.errors import Interrupted
+from multitask.experiments.table_definitions import RecordedRun
 from scripts import gpu_grid
 from scripts.published_runs import unpack
 from tests.studies.synthetic import write_store
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_finished_rows_are_packed_whether_or_not_the_grid_was_stopped(stopped, tmp_path, monkeypatch):
+class Record:
+    """What is known of a grid whose rows failed, or not."""
+
+    def __init__(self, *failures):
+        self.failures = failures
+
+
+@pytest.mark.parametrize("end", ["whole", "stopped", "full disk", "a row failed"])
+def test_finished_rows_are_packed_however_the_grid_ends(end, tmp_path, monkeypatch, capsys):
     runs, file = write_store(tmp_path / "runs", ["3"], seeds=1), tmp_path / "packed" / "3.parquet"
     arguments = ["sample", "3", str(file), "--data", str(tmp_path), "--runs", str(runs), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["gpu_grid", *arguments])
-
-    class Record:
-        failures = ()
+    errors = {"stopped": Interrupted(signal.SIGTERM), "full disk": OSError(errno.ENOSPC, "No space left")}
+    failed = ("NLI", RecordedRun("3", "nli", 1, error="it exploded"))
 
     def run(*_):
-        if stopped:
-            raise Interrupted(signal.SIGTERM)
-        return Record
+        if end in errors:
+            raise errors[end]
+        return Record(*[failed] * (end == "a row failed"))
 
     monkeypatch.setattr(gpu_grid, "run_preset", run)
-    if stopped:
-        with pytest.raises(Interrupted):
+    if end in errors:
+        with pytest.raises(type(errors[end])):
             gpu_grid.main()
     else:
-        assert gpu_grid.main() == 0
+        assert gpu_grid.main() == (end == "a row failed")
+        said = "error: NLI, seed 1: it exploded\n" if end == "a row failed" else ""
+        assert capsys.readouterr().err == said
     unpack(file, tmp_path / "unpacked")
     folders = {path.name for path in runs.glob("*/")}
     assert {path.name for path in (tmp_path / "unpacked").glob("*/")} == folders
+
+
+def test_a_grid_that_is_stopped_before_its_first_record_says_so(tmp_path, monkeypatch):
+    def run(*_):
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(sys, "argv", ["gpu_grid", "sample", "3", "f", "--data", "d", "--runs", str(tmp_path)])
+    monkeypatch.setattr(gpu_grid, "run_preset", run)
+    with pytest.raises(Interrupted):
+        gpu_grid.main()
