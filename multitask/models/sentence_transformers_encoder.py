@@ -4,8 +4,7 @@ Needs the extra `sentence-transformers`. Loads safetensors only and runs no code
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from multitask.data.texts import prompted
 from multitask.models.compute_in_batches import check_dimensions
 from multitask.models.model_folder import stored_pooling
 from multitask.models.settings import Pooling
-from multitask.models.transformers_model import refuse_lacking
+from multitask.models.transformers_model import loading_reports, refuse_lacking
 
 # Files of a model; pickles are left out on purpose.
 PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -102,7 +101,7 @@ class SentenceTransformersEncoder:
         self.name = name
         self.runtime = resolve_runtime(device, precision)
         try:
-            with _loading_reports() as reports:
+            with loading_reports() as reports:
                 model = SentenceTransformer(
                     str(folder),
                     device=self.runtime.device.type,
@@ -180,26 +179,6 @@ def _refuse_pickles(folder: Path) -> None:
                 f"{path}: pickled weights are not loaded; save the model again with sentence-transformers or "
                 "transformers, which write model.safetensors"
             )
-
-
-@contextmanager
-def _loading_reports() -> Iterator[list[dict[str, Any]]]:
-    """What transformers says of each encoder that it loads meanwhile: sentence-transformers does not pass it on."""
-    import transformers
-
-    pretrained: Any = transformers.PreTrainedModel
-    load, reports = pretrained.__dict__["from_pretrained"], list[dict[str, Any]]()
-
-    def reporting(kind: type[Any], *arguments: Any, **settings: Any) -> Any:
-        model, report = load.__func__(kind, *arguments, **settings, output_loading_info=True)
-        reports.append(report)
-        return model
-
-    pretrained.from_pretrained = classmethod(reporting)
-    try:
-        yield reports
-    finally:
-        pretrained.from_pretrained = load
 
 
 def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:

@@ -6,7 +6,8 @@ that comes with a model.
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -185,6 +186,26 @@ class TransformersModel(nn.Module):
         own, self.model.config = self.model.config, self.theirs
         self.model.save_pretrained(folder)
         self.model.config = own
+
+
+@contextmanager
+def loading_reports() -> Iterator[list[dict[str, Any]]]:
+    """What transformers says of each encoder that it loads meanwhile: sentence-transformers does not pass it on."""
+    import transformers
+
+    pretrained: Any = transformers.PreTrainedModel
+    load, reports = pretrained.__dict__["from_pretrained"], list[dict[str, Any]]()
+
+    def reporting(kind: type[Any], *arguments: Any, **settings: Any) -> Any:
+        model, report = load.__func__(kind, *arguments, **settings, output_loading_info=True)
+        reports.append(report)
+        return model
+
+    pretrained.from_pretrained = classmethod(reporting)
+    try:
+        yield reports
+    finally:
+        pretrained.from_pretrained = load
 
 
 def refuse_lacking(loading: Mapping[str, Any], folder: Path) -> None:
