@@ -5,16 +5,20 @@ measure that the paper does not claim.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import radians
 
 from multitask.evaluation.statistics import LEVEL
 from multitask.experiments.grid_frames import ProbedAt
 from multitask.experiments.table_definitions import row_key
+from studies.engine.recipes import RETRIEVAL, TRANSFER
 from studies.gradient_paradigm.condition_tables import ARCHITECTURE_NAMES, DEPTHS
 from studies.gradient_paradigm.simulated_claims import HALF, paradigm_claim
 from studies.gradient_paradigm.tables import (
     COMPONENT_SETTINGS,
+    COMPONENTS,
     DEFAULT_ROW,
+    LOSS_NAMES,
     MODIFIED,
     NON_CONTRASTIVE,
     component_row,
@@ -35,7 +39,7 @@ from studies.report.claims import (
     share,
     some,
 )
-from studies.report.verdicts import Statement
+from studies.report.verdicts import Bound, Statement
 
 LARGEST_MARGIN = component_row("margin", 2.0)
 SUITES_OR_DEV = (
@@ -216,6 +220,40 @@ COMPONENT_CLAIMS = (
     ),
 )
 
+# The components by task.
+
+
+def each_raised_by(component: str, results: ClaimResults) -> Statement:
+    """Each loss that can have the component scores higher with it, averaged over the others."""
+    effects: list[Statement] = []
+    for loss in COMPONENT_SETTINGS:
+        on, off = list[str](), list[str]()
+        for row in results.table.table.rows:
+            components = row.point["components"]
+            assert isinstance(components, tuple)
+            if row.point["loss"] == loss:
+                (on if component in components else off).append(row.key)
+        if on:
+            weights = dict.fromkeys(on, 1 / len(on)) | dict.fromkeys(off, -1 / len(off))
+            effects.append(Bound(f"{LOSS_NAMES[loss]}, {component}", results.contrast(weights), margin=MARGIN))
+    return every(effects)
+
+
+BY_TASK_CLAIMS = tuple(
+    paradigm_claim(
+        key=f"{component}-on-{column.lower()}",
+        section="section 4",
+        kind="beyond the paper",
+        text=f"The {component} component raises scores on {tasks}.",
+        criterion="Averaged over the settings of the other components, each non-contrastive loss that can have it "
+        "scores higher with it (margin 0.01). Criterion made before any run.",
+        places=(ClaimPlace("components-suites", column),),
+        says=partial(each_raised_by, component),
+    )
+    for component in COMPONENTS
+    for column, tasks in ((TRANSFER, "the transfer tasks"), (RETRIEVAL, "the retrieval tasks"))
+)
+
 # The weight and the coefficient that changes with it; where components should stop mattering.
 
 
@@ -279,4 +317,4 @@ SEPARATE_CLAIMS = tuple(
     )
 )
 
-CLAIMS = (*LOSS_CLAIMS, *COMPONENT_CLAIMS, *SEPARATE_CLAIMS)
+CLAIMS = (*LOSS_CLAIMS, *COMPONENT_CLAIMS, *BY_TASK_CLAIMS, *SEPARATE_CLAIMS)

@@ -160,6 +160,7 @@ def with_components(recipes: Recipes, loss: str) -> Iterator[tuple[tuple[str, ..
 
 
 components = described_table("components", component_lines)
+components_suites = described_table("components-suites", component_lines)
 
 
 def coefficient_lines(recipes: Recipes) -> Iterator[GridLine]:
@@ -248,5 +249,5 @@ gradient_suites = described_table("gradient-suites", gradient_lines)  # do all k
 TABLES = (
     *(objectives, objectives_long, objectives_suites, objectives_supervised),
     *(decoupled, decoupled_long, decoupled_longest),
-    *(components, coefficients, mixed, gradient, gradient_suites),
+    *(components, components_suites, coefficients, mixed, gradient, gradient_suites),
 )

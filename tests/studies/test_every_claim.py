@@ -34,7 +34,7 @@ QUIET, LOUD = 0.0005, 0.4
 """Standard deviations over seeds: of results that tell something, and of results that do not."""
 ON_SUITES, GRADIENT, DECOUPLED, LONG = "objectives-suites", "gradient", "decoupled", "objectives-long"
 SHAPES, FEW, SUPERVISED = "shapes", "few-negatives", "objectives-supervised"
-COEFFICIENTS, BREAKS = "coefficients", "break-conditions"
+COEFFICIENTS, BREAKS, BY_TASK = "coefficients", "break-conditions", "components-suites"
 REPORTED = tuple(map(str, range(1, 11)))
 CONTROLLED = {"pairs": "report", "supervision": "supervised"}
 """Tables beyond the report that decide what it says, with the row that is better."""
@@ -84,7 +84,7 @@ class Results:
             return 0.75 if holds or row.key not in MODIFIED.values() else 0.6
         if key == SUPERVISED:
             return 0.9 if (row.point["objective"] in MODIFIED.values()) == holds else 0.6
-        if key in (COEFFICIENTS, BREAKS, *CONTROLLED):
+        if key in (COEFFICIENTS, BREAKS, BY_TASK, *CONTROLLED):
             return self.separate(key, row)
         if key in (SHAPES, FEW):
             return 0.4 if (row.point["objective"] == "infonce") != holds else 0.6
@@ -115,6 +115,10 @@ class Results:
         holds = self.shown != "its opposite"
         if key in CONTROLLED:
             return 0.6 if (row.key == CONTROLLED[key]) == holds else 0.4
+        if key == BY_TASK:
+            components = row.point["components"]
+            assert isinstance(components, tuple)
+            return 0.6 + (0.1 if holds else -0.1) * len(components)
         if key == COEFFICIENTS:
             steps = (row.point["coefficient"] == 1) + (row.point["weight"] == "on")
             return 0.6 + (0.1 if holds else -0.1) * steps
@@ -186,6 +190,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
             SUPERVISED,
             COEFFICIENTS,
             BREAKS,
+            BY_TASK,
             LONG,
             ON_SUITES,
             GRADIENT,

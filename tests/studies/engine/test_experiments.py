@@ -18,11 +18,11 @@ from studies.study import all_experiments
 from tests.studies.synthetic import TABLES, write_store
 
 NUMBERED = [str(number) for number in range(1, 11)]
-OTHERS = """batch-sizes batches best best-base best-parts components data-sizes decoupled decoupled-long domains figure2
-gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives objectives objectives-long
-objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own
-sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives frozen architectures
-objectives-supervised supervision equal-steps defaults coefficients break-conditions
+OTHERS = """batch-sizes batches best best-base best-parts components components-suites data-sizes decoupled
+decoupled-long domains figure2 gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives
+objectives objectives-long objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity
+sparsity-encoders sparsity-own sparsity-rewinding sparsity-moments sparsity-lambda sparsity-scores stages few-negatives
+frozen architectures objectives-supervised supervision equal-steps defaults coefficients break-conditions
 decoupled-longest"""
 
 
