@@ -1,7 +1,7 @@
 """Compute tables of a preset without their report, and pack the runs without models.
 
     python -m scripts.gpu_grid PRESET TABLE,... FILE --data FOLDER [--start MODEL] [--seeds N] [--workers N]
-        [--runs RUNS] [--device DEVICE] [--epoch-size N]
+        [--runs RUNS] [--device DEVICE] [--epoch-size N] [--suites-data FOLDER]
 
 FILE becomes the runs as `scripts.publish_results` publishes them, of all rows that are finished, also when the grid is
 stopped. The same call goes on. Where the report is to be written, `python -m scripts.published_runs FILE RUNS`
@@ -37,12 +37,13 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epoch-size", type=int)
+    parser.add_argument("--suites-data", type=Path)
     given = parser.parse_args()
     for name in ("seeds", "workers", "epoch_size"):
         if (number := getattr(given, name)) is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} is {number}; expected at least 1")
     changes = {} if given.epoch_size is None else {"epoch_size": given.epoch_size}
-    preset = load_preset(given.preset, given.start, given.data, given.tables, None, changes)
+    preset = load_preset(given.preset, given.start, given.data, given.tables, given.suites_data, changes)
     options = RunOptions(device=given.device, runs=given.runs, save_every=NEVER, threads=1)
     try:
         record = run_preset(preset, given.seeds, options, local_engine(given.workers, given.device))

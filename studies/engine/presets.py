@@ -149,13 +149,16 @@ SMALL = Recipes(
 )
 
 # As `small`, but long enough for sentiment and paraphrase to rise above the most frequent label: a thousand steps for
-# each fine-tuning, and ten evaluations of it, so that curves show when a model is best.
+# each fine-tuning, and ten evaluations of it, so that curves show when a model is best. An encoder that is pruned is
+# trained for a thousand steps, too, and scored on whole test sets.
 MEDIUM = replace(
     SMALL,
     multitask=replace(_SMALL_MULTITASK, epochs=10, epoch_size=3200, batch_size=32, conflicts_every=100),
     supervised=replace(SMALL.supervised, train_limit=8192),
     fusion=_fusion(10, 1600, _SMALL_OPTIMIZER),
     reviews=replace(SMALL.reviews, epochs=10),
+    recovery=replace(SMALL.recovery, train_limit=64_000, epochs=2),
+    suites=SuitesConfig(),
 )
 
 # A thousand rows a task, of which each row of a table sees a part, so that the report is there within minutes on two
