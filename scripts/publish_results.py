@@ -36,7 +36,10 @@ from scripts.refresh_study_pages import PAGES
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:
     """Write a file of results and the frame of scores. Raises InputError if the report lacks a table."""
     new = [*map(Results.load(report / "results.parquet").table, keys)]
-    new = [replace(table, lines=table.lines.assign(data=table.lines.data.map(without_folders))) for table in new]
+    for place, table in enumerate(new):
+        lines = table.lines.assign(**{name: table.lines[name].map(without_folders) for name in ("start", "data")})
+        described = replace(table.description, start=without_folders(table.description.start))
+        new[place] = replace(table, description=described, lines=lines)
     earlier = Results.load(file).tables if file.is_file() else ()
     Results(tuple({table.description.table: table for table in (*earlier, *new)}.values())).save(file)
     scores = file.parent / "scores" / file.name

@@ -32,6 +32,7 @@ from tests.studies.gradient_paradigm.published import as_published, probed_as_pu
 from tests.studies.synthetic import write_store
 
 FILES = sorted(PAGES.glob("*.md"))
+RESULTS = sorted((PAGES / "results").glob("*.parquet"))
 COLUMNS = (OVERALL, *MAIN_TASKS)
 CLAIMS, CONTRASTS, COSTS = (PAGES / "results" / f"{name}.csv" for name in ("claims", "contrasts", "costs"))
 
@@ -85,7 +86,7 @@ def known_numbers(decimals: int) -> Known:
         listed = pandas.read_csv(file)
         if {"low", "high"} <= set(listed.columns):
             found += listed[["value" if "value" in listed.columns else "mean", "low", "high"]].itertuples(index=False)
-    for file in sorted((PAGES / "results").glob("*.parquet")):
+    for file in RESULTS:
         for table in Results.load(file).tables:
             for names in (("mean", "low", "high"), ("difference", "difference_low", "difference_high")):
                 found += table.cells[list(names)].dropna().itertuples(index=False)
@@ -208,6 +209,21 @@ def test_published_results_tell_what_runs_tell(report, tmp_path):
     assert contrast is not None
     assert contrast.interval() == pytest.approx((paired.low, paired.high), abs=2e-4)
     assert HELD_OUT not in found.runs["defaults"][0].sources
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_both_files_of_a_study_have_the_same_scores_and_no_folder_of_a_machine(file):
+    results, frames = Results.load(file), GridFrames.load(file.parent / "scores" / file.name)
+    scores = results.to_pandas()
+    names = {*scores.start, *scores.data, *(table.description.start for table in results.tables)}
+    assert not [name for name in names if name.startswith("/")]
+    runs = {(run.table, run.row, run.seed): run.numbers for run in frames.runs}
+    lines = scores.dropna(subset=["seed", "value"])
+    numbers = [runs[key] for key in zip(lines.table, lines.row, lines.seed, strict=True)]
+    found = zip(numbers, lines.task, lines.metric, lines.value, strict=True)
+    apart = [abs(of[task][metric] - value) for of, task, metric, value in found if metric in of.get(task, ())]
+    assert len(apart) > len(lines) / 2
+    assert max(apart) < 1e-12  # the order in which a mean is summed
 
 
 def test_a_claim_s_row_gets_the_number_and_the_verdict(report, tmp_path):
