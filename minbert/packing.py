@@ -1,9 +1,8 @@
 """Packed batches: sentences end to end without padding, and the blocks in which attention keeps them apart.
 
-Linear layers, norms and activations work on `[total_tokens, ...]`, so on real tokens only (and, in
-some trainings, on spare rows). Attention needs padded
-grids: sentences of similar length share one (a block), so that there is little padding even when a batch mixes very
-short with very long sentences.
+Linear layers, norms and activations work on `[total_tokens, ...]`, so on real tokens only (and, in some trainings, on
+spare rows). Attention needs padded grids: sentences of similar length share one (a block), so that there is little
+padding even when a batch mixes very short with very long sentences.
 """
 
 from collections.abc import Sequence

@@ -241,7 +241,7 @@ class Mine(_Written, HardNegatives, Computing, PoolingOption, ModelOption):
     """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
 
     An anchor's negatives are never the anchor itself, a sentence that it has a pair with, or a copy of these, whatever
-    its case, spaces and punctuation. Of quora and pairs, neither are sentences that further pairs link with it.
+    its case, spaces and punctuation. With quora or pairs, nor is a sentence that further pairs link with it.
     """
 
     pairs: str = field(kw_only=True, metadata=POSITIONAL)

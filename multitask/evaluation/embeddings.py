@@ -1,4 +1,4 @@
-"""Embeddings by sentence: each different sentence is embedded once."""
+"""Embeddings by sentence, each different one embedded once, and what is measured of them: cosines and geometry."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

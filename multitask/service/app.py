@@ -1,4 +1,4 @@
-"""ASGI middleware in front of all routes: who may ask, and how large a body may be.
+"""The application: its routes, its errors, and in front of them who may ask and how large a body may be.
 
 Starlette's own middleware refuses large bodies with plain text, which does not say the limit.
 """
@@ -27,6 +27,9 @@ from multitask.service.limits import Limits
 from multitask.service.routes import router
 from multitask.service.served_model import ServedModel, Service, problem
 
+logger = logging.getLogger("multitask")
+
+API_DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 OPEN = ("/healthz", "/docs", "/openapi.json")
 """Paths that need no token: they tell nothing about the models."""
 DISCARDED = 256 * 2**20
@@ -99,11 +102,6 @@ async def _discard(receive: Receive) -> None:
         async with asyncio.timeout(DISCARDING):
             while left > 0 and (message := await receive()).get("more_body", False):
                 left -= len(message.get("body", b""))
-
-
-logger = logging.getLogger("multitask")
-
-API_DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 
 
 def create_app(

@@ -1,4 +1,4 @@
-"""What the service counts, in the format of Prometheus."""
+"""Requests wait in a queue and are computed in batches; they are counted in the format of Prometheus."""
 
 import asyncio
 import math

@@ -1,4 +1,6 @@
-"""Which words matter to a prediction: by occlusion, or by integrated gradients.
+"""What moves a model: the words that matter to a prediction, and a step of a contrastive loss.
+
+Words matter by occlusion, or by integrated gradients.
 
 Occlusion: how much the prediction changes without each word, which everyone can check. Source: Li et al. 2016,
 "Understanding Neural Networks through Representation Erasure", arXiv 1612.08220.

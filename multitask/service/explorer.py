@@ -1,4 +1,4 @@
-"""A map of sentences: two principal components, or UMAP."""
+"""What the explorer shows of dev sets: a map of their sentences, and the rows that models get wrong."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

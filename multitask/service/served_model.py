@@ -1,4 +1,4 @@
-"""What requests and answers consist of."""
+"""A model that answers requests, and what requests and answers consist of."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

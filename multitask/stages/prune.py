@@ -1,4 +1,4 @@
-"""Importance scores of an encoder's units: attention heads and feed-forward neurons.
+"""Pruning: an encoder's units, attention heads and feed-forward neurons, are scored, and the lowest removed.
 
 A factor m = 1 multiplies a unit's output. The gradient of a loss with respect to m predicts, to first order, how much
 removing the unit changes the loss: ΔL = −∂L/∂m.
@@ -47,7 +47,17 @@ from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
 
+logger = logging.getLogger("multitask")
+
 SCORED_ROWS = "scoring"
+PRUNED_CHECKPOINT = "pruned"
+ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
+"""Settings that decide what is removed by its scores, but not the scores."""
+
+UnitScore = Callable[[Units], Units]
+"""From factors (1: present, 0: removed) to scores."""
+Scored = tuple[SentenceEncoder, TrainingSource, Examples]
+"""An encoder, the source whose loss scores its units, and what it reads."""
 
 
 class AlignUniformSource(TrainingSource):
@@ -131,18 +141,6 @@ def random_scores(shape: BertConfig, seed: int) -> Units:
     """Scores of an encoder's units, drawn uniformly from 0 to 1."""
     generator = torch.Generator().manual_seed(torch_seed(seed, "random scores"))
     return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
-
-
-logger = logging.getLogger("multitask")
-
-PRUNED_CHECKPOINT = "pruned"
-ONLY_REMOVE = ("share", "what", "order", "scope", "normalize_scores")
-"""Settings that decide what is removed by its scores, but not the scores."""
-
-UnitScore = Callable[[Units], Units]
-"""From factors (1: present, 0: removed) to scores."""
-Scored = tuple[SentenceEncoder, TrainingSource, Examples]
-"""An encoder, the source whose loss scores its units, and what it reads."""
 
 
 prune = partial(run_stage, PRUNE)

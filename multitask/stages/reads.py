@@ -38,7 +38,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 
 
 def _format(source: RowsFrom | None) -> list[Any] | None:
-    """A source's split and format; None if it names neither, so that a test file of no format changes no key."""
+    """A source's split and format. None if it has neither, so that keys without them stay as they were."""
     if source is None or not (source.split or source.format):
         return None
     return [source.split, source.format and source.format.changed()]

@@ -1,4 +1,4 @@
-"""What a search chooses from: numbers of a range, or listed values. `tune` searches."""
+"""A search for settings: what it chooses from, numbers of a range or listed values, and its trials."""
 
 import json
 import logging
@@ -29,6 +29,16 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights, lock_file
 from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
+
+logger = logging.getLogger("multitask")
+
+STARTUP = 5
+"""Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""
+REPEATS = 10
+"""The search ends if so many trials in a row repeat earlier settings."""
+FEWEST_TRIALS = 4
+"""Complete trials that importances need."""
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @settings
@@ -90,17 +100,6 @@ def each_value(space: Space) -> list[dict[str, Any]]:
 def chosen_by(trial: Any) -> dict[str, Any]:
     """What one of Optuna's trials has tried."""
     return {name: json.loads(value) if isinstance(value, str) else value for name, value in trial.params.items()}
-
-
-logger = logging.getLogger("multitask")
-
-STARTUP = 5
-"""Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""
-REPEATS = 10
-"""The search ends if so many trials in a row repeat earlier settings."""
-FEWEST_TRIALS = 4
-"""Complete trials that importances need."""
-ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Labels as they are written in files (text, numbers, lists, or blank), and labels that may be wrong."""
+"""Classes: labels as files write them (text, numbers, lists, or blank), tasks that have them, and likely mistakes."""
 
 import json
 import logging
@@ -27,6 +27,25 @@ from multitask.data.messages import REMOVED, listed, plain, quote, spelled
 from multitask.data.texts import visible_text
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
+logger = logging.getLogger("multitask")
+
+MOST_CLASSES = 1000
+RARE, SIMILAR = 10, 0.85
+"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
+NO_VALUE = (
+    *("n/a", "na", "n.a.", "nan", "-nan", "null", "none", "nil", "-", "--", "–", "—", "?", "<na>", "#na", "#n/a"),
+    *("#n/a n/a", "#null!", "#value!", "#ref!", "#div/0!", "#name?", "#num!"),
+)
+"""What people and programs write where there is no label."""
+LABEL_SEPARATORS = ",;|/"
+"""What may stand between several labels."""
+Counts = Mapping[str, int]
+"""The number of rows of each label."""
+Hint = tuple[list[str], str, str]
+"""Labels, what they may be, and what helps then."""
+LOG_TEMPERATURES = (math.log(0.05), math.log(20))
+
+ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LARGEST_NUMBER = float(np.finfo(np.float32).max) / 4  # so that differences are finite, too
 
@@ -112,45 +131,6 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
     if all(map(NUMBER.fullmatch, distinct)):
         return tuple(sorted(distinct, key=lambda name: (float(name), name)))
     return tuple(sorted(distinct))
-
-
-logger = logging.getLogger("multitask")
-
-MOST_CLASSES = 1000
-RARE, SIMILAR = 10, 0.85
-"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
-NO_VALUE = (
-    *(
-        "n/a",
-        "na",
-        "n.a.",
-        "nan",
-        "-nan",
-        "null",
-        "none",
-        "nil",
-        "-",
-        "--",
-        "–",
-        "—",
-        "?",
-        "<na>",
-        "#na",
-        "#n/a",
-        "#n/a n/a",
-    ),
-    *("#null!", "#value!", "#ref!", "#div/0!", "#name?", "#num!"),
-)
-"""What people and programs write where there is no label."""
-LABEL_SEPARATORS = ",;|/"
-"""What may stand between several labels."""
-Counts = Mapping[str, int]
-"""The number of rows of each label."""
-Hint = tuple[list[str], str, str]
-"""Labels, what they may be, and what helps then."""
-LOG_TEMPERATURES = (math.log(0.05), math.log(20))
-
-ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
 
 
 @dataclass(frozen=True, kw_only=True)

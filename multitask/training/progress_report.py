@@ -1,4 +1,4 @@
-"""Reading the losses: stop at one that is not finite, and average the others for metrics.jsonl."""
+"""What a training reports: losses, which stop it where one is not finite, and its progress to the user."""
 
 import logging
 import math
@@ -15,6 +15,12 @@ from multitask.tasks.scores import score_text
 from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.source import Update
 
+logger = logging.getLogger("multitask")
+
+DUPLICATES = " duplicates"
+LEAST_GRADIENT = 1e-8
+"""The epsilon of AdamW: a gradient of this norm moves no weight by more than half the learning rate in a step."""
+BAR = "{desc}|{bar}| step {n_fmt}/{total_fmt}{postfix}"  # short enough for 80 columns, so that nothing is cut
 GRADIENT = "gradient"
 
 
@@ -68,14 +74,6 @@ def _not_finite(step: int, update: Update, name: str, value: float) -> str:
         f"step {step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state "
         "and the checkpoints are good: try a lower learning rate, clipping or --precision fp32"
     )
-
-
-logger = logging.getLogger("multitask")
-
-DUPLICATES = " duplicates"
-LEAST_GRADIENT = 1e-8
-"""The epsilon of AdamW: a gradient of this norm moves no weight by more than half the learning rate in a step."""
-BAR = "{desc}|{bar}| step {n_fmt}/{total_fmt}{postfix}"  # short enough for 80 columns, so that nothing is cut
 
 
 class ProgressReport(ProgressBar):

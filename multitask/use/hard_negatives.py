@@ -15,8 +15,8 @@ class HardNegatives:
     """Which of the texts near an anchor are its negatives."""
 
     ranks: tuple[int, ...] = (0, 50)
-    """Two numbers. Of the texts nearest to the anchor, known positives left out, skip as many as the first says, and
-    stop at the second."""
+    """Two numbers: which of the texts nearest to an anchor can be its negatives, known positives left out. `5 50` skips
+    the five nearest and stops after the fiftieth."""
     margin: AtLeastZero | None = None
     """A negative's cosine with the anchor is lower than the positives' cosines by at least this much."""
     relative_margin: AtMostOne | None = 0.95
