@@ -234,19 +234,24 @@ def add_page(app: FastAPI, dev_sets: Mapping[str, ExploredSet]) -> None:
     app.include_router(router)
 
 
-@router.api_route("/", methods=["GET", "POST"])
-async def page(request: Request) -> HTMLResponse:
-    """A view's form, filled in, and its answers. Pages of other sites get the form alone: they make nothing compute."""
-    served, dev_sets = service_of(request).models, _explorer(request).dev_sets
-    models = list(served)
-    other = models[1] if len(models) == 2 else ""
+async def _fields_of(request: Request) -> dict[str, str]:
+    """The fields of a form, from the address and the body. Raises HTTPException if there are too many."""
     sent = request.url.query, (await request.body()).decode(errors="replace")
     fields = {"view"}.union(*(kind.model_fields for kind in VIEWS.values()))  # names with a dot are parameters
     try:
         pairs = [pair for text in sent for pair in parse_qsl(text, True, max_num_fields=MOST_FIELDS)]
     except ValueError:
         raise HTTPException(422, f"more than {MOST_FIELDS} fields") from None
-    asked_for = {name: value for name, value in pairs if name in fields or "." in name}
+    return {name: value for name, value in pairs if name in fields or "." in name}
+
+
+@router.api_route("/", methods=["GET", "POST"])
+async def page(request: Request) -> HTMLResponse:
+    """A view's form, filled in, and its answers. Pages of other sites get the form alone: they make nothing compute."""
+    served, dev_sets = service_of(request).models, _explorer(request).dev_sets
+    models = list(served)
+    other = models[1] if len(models) == 2 else ""
+    asked_for = await _fields_of(request)
     # A page opens on what a model can do.
     lacking = {
         "predict": not any(served_model.model.tasks for served_model in served.values()),
