@@ -76,10 +76,11 @@ def _parquet_writer(
                 schema = pyarrow.schema([(name, types[name] if name in types else found[name]) for name in columns])
                 writer = pyarrow.parquet.ParquetWriter(path, schema)
             table = pyarrow.Table.from_pylist(list(rows), writer.schema)
-            for field in filter(lambda field: pyarrow.types.is_nested(field.type), writer.schema):
+            for field in writer.schema:
                 kept = table.column(field.name).to_pylist()
                 if any(_loses(row.get(field.name), copy) for row, copy in zip(rows, kept, strict=True)):
-                    raise InputError(f"{field.name} has a field that the first rows do not have; write jsonl")
+                    type_of_first = f"the type of the first rows ({plain(str(field.type))})"
+                    raise InputError(f"{field.name} has a value that {type_of_first} cannot hold; write jsonl")
             writer.write_table(table)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise InputError(
@@ -93,12 +94,12 @@ def _parquet_writer(
 
 
 def _loses(value: Any, copy: Any) -> bool:
-    """Whether a nested value has a field that its copy lacks."""
+    """Whether a value has a field that its copy lacks, or a number that was cut to a whole one."""
     if isinstance(value, dict):
         return any(part is not None and _loses(part, (copy or {}).get(name, ...)) for name, part in value.items())
     if isinstance(value, list | tuple) and isinstance(copy, list):
         return any(map(_loses, value, copy))
-    return copy is ...
+    return copy is ... or (isinstance(value, float) and isinstance(copy, int) and value != copy)
 
 
 def check_output(path: Path) -> None:
@@ -151,7 +152,7 @@ def _cell(column: str, value: Any) -> Any:
     """A value in delimited text: several labels, which are a tuple, are joined, and what is nested is JSON."""
     if isinstance(value, tuple):
         return "|".join(map(str, value))
-    return _json(value, f"{column} ") if isinstance(value, list | dict | bool) else value
+    return _json(value, f"{column} ") if isinstance(value, list | dict | bool | bytes) else value
 
 
 def _json(value: Any, place: str) -> str:
@@ -160,13 +161,15 @@ def _json(value: Any, place: str) -> str:
 
 
 def _finite(value: Any, place: str) -> Any:
-    """A value with null in place of NaN, which JSON cannot hold. Raises InputError for Infinity."""
+    """A value with null in place of NaN, which JSON cannot hold. Raises InputError for Infinity and bytes."""
     if isinstance(value, dict):
         return {name: _finite(part, f"{place}{name} ") for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(part, place) for part in value]
     if isinstance(value, float) and math.isinf(value):
         raise InputError(f"{place}is {'-' * (value < 0)}Infinity, which JSON cannot hold; write csv or parquet")
+    if isinstance(value, bytes):
+        raise InputError(f"{place}is binary, which text cannot hold; write parquet")
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -101,7 +101,7 @@ def predict_file(
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
     passes = sum(len(set(map(model.reads, together))) for together in groups.values())
-    types = _types(model, table, added) if output.suffix == ".parquet" else {}
+    types = _types(model, table, added) if suffixes(output)[0] == ".parquet" else {}
     count, empty = 0, set[int]()
     writer = table_writer(output, [*table.columns, *new], types, form)
     with writer as write, RowsDone(total, passes=passes) as shown:

@@ -269,11 +269,12 @@ def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, me
     ],
     ids=str,
 )
-def test_columns_of_parquet_keep_their_types_and_values(model, tmp_path, values, kind):
+@pytest.mark.parametrize("output", ["o.parquet", "o.PARQUET"])
+def test_columns_of_parquet_keep_their_types_and_values(model, tmp_path, values, kind, output):
     table = pyarrow.table({"question": ["Who?", "Why?", ""], "kept": pyarrow.array(values, kind)})
     pyarrow.parquet.write_table(table, tmp_path / "i.parquet")
-    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.parquet")
-    assert pyarrow.parquet.read_table(tmp_path / "o.parquet").select(["question", "kept"]).equals(table)
+    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / output)
+    assert pyarrow.parquet.read_table(tmp_path / output).select(["question", "kept"]).equals(table)
 
 
 def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
@@ -497,13 +498,33 @@ def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
     assert caplog.messages == ["predicted 2 rows with an empty text (rows 1, 2, counted from 0)"] * 3
 
 
-def test_a_nested_field_that_comes_late_is_not_lost(tmp_path):
-    lost = pytest.raises(InputError, match="meta has a field that the first rows do not have; write jsonl")
+@pytest.mark.parametrize(
+    ("first", "second", "last"),
+    [
+        (
+            {"k": 1, "parts": [{"a": 1}]},
+            {"k": 2, "parts": [{"a": 1}, {"a": None}]},
+            {"k": 3, "parts": [{"a": 1, "b": 2}]},
+        ),
+        ({"k": 1}, {"k": 2.0}, {"k": 2.75}),
+        (5, 6.0, 19.99),
+    ],
+)
+def test_what_the_type_of_the_first_rows_cannot_hold_is_not_lost(tmp_path, first, second, last):
+    lost = pytest.raises(InputError, match=r"meta has a value that the type of the first rows \((int|struct).*; write")
     with lost, table_writer(tmp_path / "o.parquet", ["meta"]) as write:
-        write([{"meta": {"k": 1, "parts": [{"a": 1}]}}])
-        write([{"meta": None}, {"meta": {"k": 2, "parts": [{"a": 1}, {"a": None}]}}])
-        write([{"meta": {"k": 3, "parts": [{"a": 1, "b": 2}]}}])
+        write([{"meta": first}])
+        write([{"meta": None}, {"meta": second}])
+        write([{"meta": last}])
     assert not (tmp_path / "o.parquet").exists()
+
+
+@pytest.mark.parametrize(("name", "place"), [("o.csv", "k"), ("o.jsonl", "row 1: k")])
+@pytest.mark.parametrize("value", [b"\0\xff", [b"\xff"]], ids=["cell", "nested"])
+def test_binary_cells_are_no_text(tmp_path, name, place, value):
+    refused = pytest.raises(InputError, match=f"^{place} is binary, which text cannot hold; write parquet$")
+    with refused, table_writer(tmp_path / name, ["k"]) as write:
+        write([{"k": value}])
 
 
 def test_two_predicted_columns_of_one_name_and_a_folder_are_refused(tmp_path):
