@@ -69,6 +69,12 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
             raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
         if self.suite == "multitask" and self.dimensions:
             raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
+        of_input = self.text or self.label or self.separator
+        if self.suite != "multitask" and (self.task or self.input or self.details or of_input):
+            names = "--task, --input, --text, --label, --separator and --details"
+            raise InputError(f"{names} are for the tasks' own scores, not for --suite {self.suite}")
+        if self.input is None and of_input:
+            raise InputError("--text, --label and --separator need --input; without it the tasks' own sets are scored")
 
 
 def evaluate(options: Evaluate) -> None:
@@ -100,7 +106,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
     found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model))
     measured = {"overall": found.scores.overall, "tasks": found.scores.metrics, "data": str(options.input or own.path)}
     parts = {name: asdict(task) for name, task in found.overlap.items()}
-    scores = {**measured, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
+    split = {} if options.input else {"split": options.split}
+    scores = {**measured, **split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
     written = [output]
     with replaced_files_named(

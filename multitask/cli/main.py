@@ -143,10 +143,14 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     options = command.declared()
     file, save_to = given.pop("config", None), given.pop("save_config", None)
     given = settings_of(given.pop("set", []), prog, options) | given
-    if {"data", "tasks_file"} <= given.keys():
-        why = "a tasks file names its own data, by paths from its folder"
-        raise InputError(f"--data and --tasks-file cannot be given together; leave one out: {why}")
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
+    where_data_is = {"data", "tasks_file"}
+    for names, values in (("--data and --tasks-file", given), (f"{file}: data and tasks_file", settings)):
+        if where_data_is <= values.keys():
+            why = "a tasks file names its own data, by paths from its folder"
+            raise InputError(f"{names} cannot be given together; leave one out: {why}")
+    if where_data_is & given.keys():
+        settings = {name: value for name, value in settings.items() if name not in where_data_is}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
     for option in options:
         if option.name in command.models and option.name in changed:
@@ -174,10 +178,11 @@ def _without_last(flag: str, model: Any, runs: Path) -> Any:
     """The name of a model, or of several, with the latest run in place of `last`."""
     if isinstance(model, list):
         return [_without_last(flag, name, runs) for name in model]
-    if model != LAST or Path(LAST).exists():
+    name, equals, run = str(model).rpartition("=")  # `serve` and `explore` take NAME=RUN
+    if run != LAST or Path(LAST).exists():
         return model
-    logger.info("%s %s: %s", flag, LAST, found := last_run(runs))
-    return str(found)
+    logger.info("%s %s: %s", flag, model, found := last_run(runs))
+    return f"{name}{equals}{found}"
 
 
 def _overview(prog: str, group: Group) -> str:

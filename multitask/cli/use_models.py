@@ -4,6 +4,7 @@ The options of a command stand before its function, which imports what it needs:
 command waits for the packages of another one.
 """
 
+import sys
 from dataclasses import field
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ class Data:
     data: Path | None = field(default=None, kw_only=True)
     """Folder with the course's files. Default: the data that the run was trained with; data/sample without a run."""
     tasks_file: Path | None = field(default=None, kw_only=True)
-    """Tasks file, which declares tasks of your own. Default: the course's tasks, with their files in --data."""
+    """Tasks file, which declares tasks of your own. It takes the place of --data."""
 
 
 @settings
@@ -96,10 +97,18 @@ class Predict(Computing, BestOn, Data):
     """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
 
     def __post_init__(self) -> None:
-        if self.input is None and (self.task or self.text or self.probabilities):
-            raise InputError(
-                "--task, --text and --probabilities need --input; without it all dev and test sets are predicted"
-            )
+        form = self.input_format != "txt"
+        if self.input is None and (
+            self.task or self.text or self.probabilities or self.prefix or self.separator or form
+        ):
+            names = "--task, --text, --probabilities, --prefix, --separator and --input-format"
+            raise InputError(f"{names} need --input; without it all dev and test sets are predicted")
+        if self.input is None and str(self.output) == "-":
+            raise InputError("--output - needs --input; without it several files are written into a folder")
+        if form and str(self.input) != "-":
+            raise InputError("--input-format is for --input -; a file has the format of its name")
+        if self.input is not None and self.data is not None:
+            raise InputError("--data is for dev and test sets, not for --input; leave one out")
 
 
 def predict(options: Predict) -> None:
@@ -278,7 +287,7 @@ class Mine(_Written, HardNegatives, Computing, PoolingOption, ModelOption):
 
 def mine(options: Mine) -> None:
     """Find negatives and write; print what was written."""
-    from multitask.data.write_tables import check_output, table_writer
+    from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.mine import COLUMNS, WITHOUT_WORDS, index_of, mined_rows, negatives_of, read_pairs
     from multitask.use.predict import replaced_files_named
@@ -298,7 +307,8 @@ def mine(options: Mine) -> None:
             while block := list(islice(rows, ROWS_PER_BATCH)):
                 write([dict(zip(columns, row, strict=True)) for row in block])
                 count += len(block)
-    print(f"{options.output}: {count} rows; {having} of {len(negatives)} anchors have negatives")
+    summary = f"{options.output}: {count} rows; {having} of {len(negatives)} anchors have negatives"
+    print(summary, file=sys.stderr if options.output == STANDARD_OUTPUT else sys.stdout)
 
 
 @settings

@@ -15,6 +15,7 @@ from scipy.stats import pearsonr
 from minbert.files import nan_for_null
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
+from multitask.data.messages import refuse
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
 from tests.multitask.evaluation.folder import write_retrieval
 
@@ -250,6 +251,7 @@ def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_pat
     assert f"sentiment: {file}: matthews is undefined for every model, as there is only one row" in caplog.messages
     found = json.loads(written.read_text(), parse_constant=pytest.fail)
     assert found["tasks"]["sentiment"]["matthews"] is None
+    assert "split" not in found
 
 
 def test_a_file_is_scored_on_several_tasks_as_on_each(run, tmp_path, capsys):
@@ -302,7 +304,7 @@ def test_evaluate_has_written_its_files_before_it_prints(run, what, tmp_path, mo
     assert all(found == written() for found in at_print)
 
 
-def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
+def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.chdir(tmp_path)
     assert call("evaluate", "--model", "last", *CPU) == 2
     (tmp_path / "runs").symlink_to(trained.parent)
@@ -316,6 +318,11 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
     )
     assert call("pretrain", "--start", "last", "--runs", "runs") == 0
     assert started == [Weights(f"runs/{trained.name}")]
+    monkeypatch.setattr("multitask.cli.serve._load", lambda models, *_, **__: refuse(models[0]))
+    capsys.readouterr()
+    for command in ("serve", "explore"):
+        assert call(command, "--model", "films=last") == 2
+        assert capsys.readouterr().err == f"error: films=runs/{trained.name}\n"
 
 
 def test_a_file_where_a_folder_should_be(training, tmp_path, capsys):

@@ -123,6 +123,13 @@ def test_a_run_gives_its_settings_and_models(where, tiny_encoder, capsys):
     assert call(capsys, "prune", "--config", run, *where[4:])[-1] == run
 
 
+def test_data_of_the_command_line_take_the_place_of_the_settings_tasks_file(tiny_encoder, tmp_path, capsys):
+    (tmp_path / "settings.toml").write_text("tasks_file = 'absent.toml'")
+    data = ["--start", str(tiny_encoder), "--data", str(tmp_path)]
+    assert main(["finetune", "--config", str(tmp_path / "settings.toml"), *data]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'ids-sst-train.csv'}: no such file")
+
+
 def test_a_label_with_a_revision(tmp_path):
     stage = stages()["finetune"]
     options = COMMANDS["finetune"].declared()

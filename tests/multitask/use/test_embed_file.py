@@ -154,6 +154,15 @@ def test_the_file_that_search_or_mine_replaces_is_named(encoder, tmp_path, caplo
     assert said == [f"{path}: replaced; it had other contents" for path in (queries, pairs)]
 
 
+def test_standard_output_has_nothing_but_the_mined_table(encoder, tmp_path, capsys):
+    (tmp_path / "p.csv").write_text("sentence1,sentence2\na film,time\na cat,a dog\n")
+    options = ["--ranks", "0", "3", "--negatives", "1", "--relative-margin", "none", "--model", encoder.name]
+    assert main(["mine", str(tmp_path / "p.csv"), "-", *options, "--device", "cpu"]) == 0
+    printed = capsys.readouterr()
+    assert [line.count("\t") for line in printed.out.splitlines()] == [2, 2, 2]
+    assert printed.err == "-: 2 rows; 2 of 2 anchors have negatives\n"
+
+
 def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
     embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", "query: {text}", False)
