@@ -29,6 +29,8 @@ class Check:
     def __post_init__(self) -> None:
         if (self.folder is None) == (self.tasks_file is None):
             raise InputError("expected either a data folder or --tasks-file")
+        if self.tasks_file is not None and self.tasks_file.is_dir():
+            raise InputError(f"{self.tasks_file}: a folder; expected a file such as {self.tasks_file}/tasks.toml")
 
 
 def check(options: Check) -> int:

@@ -35,6 +35,7 @@ from multitask.data.tables import (
     MissingSplitError,
     OpenTable,
     RowsFrom,
+    suffixes,
     text_lines,
 )
 
@@ -72,7 +73,9 @@ def open_table(
         read = _delimited
     if read is None:
         names = ", ".join(FORMATS)
-        raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
+        raise InputError(f"{path}: unknown format; expected a name that ends in {names}; text may also be .gz")
+    if read in (_parquet, _spreadsheet) and suffixes(path)[1]:
+        raise InputError(f"{path}: only formats of text may be compressed; decompress the file")
     separator = file_format.separator or SEPARATORS.get(suffix)
     table = replace(read(path, replace(file_format, separator=separator), on_problem), format=file_format)
     table = replace(table, rows=_without_headers(table, on_problem))

@@ -13,13 +13,14 @@ from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from unicodedata import normalize
 
 from pydantic import Field
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import MOST_NAMES, refuse_expansion
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated, setting
+from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated, setting, spelled
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -36,6 +37,11 @@ MOST_COLUMNS = 100_000
 EXCHANGED = str.maketrans(",.", ".,")
 
 FileRow = dict[str, Any]
+
+
+def as_text(value: object) -> str:
+    """A value as csv has it: whole numbers have no decimal point."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 class MissingSplitError(InputError):
@@ -75,7 +81,7 @@ class Format:
         """A field of a row; None if it counts as empty. What JSON does not have is the text that csv has."""
         if isinstance(value, date | time | timedelta | Decimal):
             value = str(value)
-        return None if isinstance(value, str) and value.strip() in self.missing else value
+        return None if isinstance(value, str | int | float) and as_text(value).strip() in self.missing else value
 
     def label_field(self, value: Any) -> Any:
         """A label's field, with a decimal point if it is a number with this decimal mark."""
@@ -211,11 +217,12 @@ class OpenTable:
             nested = islice(chain.from_iterable(map(_names_in, self.examples)), MOST_NAMES)
             known = list(dict.fromkeys(chain(filter(None, self.columns), nested)))
             there = f"the columns are {listed(known)}" if known else "the header names no columns"
-            hint = did_you_mean(name, known)
+            same = [other for other in known if normalize("NFC", other) == normalize("NFC", name)]
+            hint = f"; did you mean {spelled(same[0])}?" if same else did_you_mean(name, known)
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
                 there = f"the only column is {quote(self.columns[0])}"
                 hint = f"; {setting('separator', '--separator')}"
-            raise InputError(f"{self.name}: no column {plain(name)}; {there}{hint}")
+            raise InputError(f"{self.name}: no column {spelled(name) if same else plain(name)}; {there}{hint}")
 
 
 def value_of(row: FileRow, name: str) -> Any:

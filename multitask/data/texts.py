@@ -9,7 +9,7 @@ from functools import cache
 from minbert.errors import InputError
 from minbert.files import NO_TEXT
 from multitask.data.messages import INVISIBLE, quote
-from multitask.data.tables import FileRow, Format, OpenTable, value_of
+from multitask.data.tables import FileRow, Format, OpenTable, as_text, value_of
 
 BLANK = re.compile(rf"[\s{INVISIBLE}]*")
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)
@@ -54,7 +54,7 @@ class Template:
             if isinstance(value, float) and math.isnan(value):
                 value = None
             if isinstance(value, int | float) and len(self.columns) > 1:  # whole ones as csv has them
-                value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+                value = as_text(value)
             if not isinstance(value, str | None):
                 raise ValueError(f"{column} is {quote(value)}; expected text")
             if NO_TEXT.search(value or ""):

@@ -20,7 +20,7 @@ from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, TextCounts
 from multitask.data.markup import aligned
 from multitask.data.messages import listed, other_tasks, plain, quote, spelled
-from multitask.data.tables import RowsFrom
+from multitask.data.tables import MissingSplitError, RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.labels import Labelled, rows_by_label
@@ -86,7 +86,12 @@ class DataReport:
             if source in missing:
                 continue
             with self._problems_of(source.file) as problems:
-                examples = read_examples(task, source, split != "test", problems.append)
+                try:
+                    examples = read_examples(task, source, split != "test", problems.append)
+                except MissingSplitError:
+                    if split != "test":  # one file for all splits may have no test rows
+                        raise
+                    continue
                 if split == "train":
                     self.hints += task.hints(examples)[:PROBLEMS_SHOWN]
                     try:
@@ -162,7 +167,8 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as too long.
 
     Raises:
-        InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.
+        InputError: the folder is missing, or holds none of the known files or a tasks file and none of the course's
+            tasks; or the tasks file is not valid.
     """
     declared = data.suffix == ".toml"
     if not declared and not data.exists():
@@ -173,10 +179,11 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         report.add_task(task)
     if not declared:
         report.add_unlabelled(data)
-    if not report.files and not report.problems:
-        names = [Path(task.source("train").file).name for task in tasks.values()]
+    names = [Path(task.source("train").file).name for task in tasks.values()]
+    others = other_tasks(data / names[0])
+    if not report.problems and not (report.files and (report._sentences or not others)):
         names += [file for _, file in SOURCE_FILES.values()]
-        raise InputError(f"{data}: no data file; expected some of {', '.join(names)}{other_tasks(data / names[0])}")
+        raise InputError(f"{data}: no data file; expected some of {', '.join(names)}{others}")
     report.compare()
     return report
 
@@ -258,5 +265,6 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
         names = [plain(spelled(name) if "\\u" in spelled(name) else name) for name in examples.classes]
         return dict(zip(names, counts.tolist(), strict=True))
     assert isinstance(task, Regression)
-    heights, edges = np.histogram(labels.astype(np.float64), bins=HISTOGRAM_BINS, range=task.bounds)
+    ends = min(task.bounds[0], labels.min()), max(task.bounds[1], labels.max())
+    heights, edges = np.histogram(labels.astype(np.float64), bins=HISTOGRAM_BINS, range=ends)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(HISTOGRAM_BINS)}

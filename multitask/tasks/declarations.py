@@ -38,13 +38,14 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME]")
     try:
         formats = {
-            file: read_as(Format, json.dumps(table, default=str), f"files.{file}") for file, table in files.items()
+            str(root / file): read_as(Format, json.dumps(table, default=str), f"files.{file}")
+            for file, table in files.items()
         }
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
     read = {source.file for task in tasks.values() for source in task.files.splits.values()}
-    if unread := [file for file in formats if str(root / file) not in read]:
+    if unread := [file for file in files if str(root / file) not in read]:
         raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
     return tasks
 
@@ -128,8 +129,13 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
     """A task with its files, as a table of a tasks file declares them."""
     values = dict(table) if isinstance(table, dict) else {}
     file, own_split = values.pop("file", None), values.pop("split", None)
+    if own_split is not None and not isinstance(values.get("train"), str):
+        expected = 'name it in train = {file = "FILE", split = "NAME"}'
+        raise InputError(f'tasks.{name}: split is for train = "FILE"; {expected}')
     for split in SPLITS:
         source = values.get(split)
+        if isinstance(source, dict) and "format" in source:
+            raise InputError(f'tasks.{name}: {split} has a format; declare it in a table [files."FILE"]')
         if source is None and file is not None:
             values[split] = {"file": file, "split": split}
         elif isinstance(source, str):
@@ -150,7 +156,8 @@ def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]
     """Where a split's rows come from, with its path below the tasks file's folder."""
     source = task.source(split)
     if not source.file.startswith(HUB):
-        return RowsFrom(str(root / source.file), source.split, formats.get(source.file))
+        path = str(root / source.file)
+        return RowsFrom(path, source.split, formats.get(path))
     local = root / source.file.removeprefix(HUB)
     if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
         # Every split would be the whole data set, so a model would be scored on its training rows.

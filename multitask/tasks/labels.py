@@ -24,6 +24,7 @@ from minbert.errors import InputError
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import REMOVED, listed, plain, quote, spelled
+from multitask.data.tables import as_text
 from multitask.data.texts import visible_text
 from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
 
@@ -67,7 +68,7 @@ def label_name(value: Any) -> str | None:
         return None
     if not isinstance(value, int | float):
         raise ValueError("expected a name or a number")
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return as_text(value)
 
 
 def flag(value: Any) -> bool | None:

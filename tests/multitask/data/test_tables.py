@@ -195,6 +195,13 @@ def test_what_a_format_does_not_have_is_refused_before_anything_is_read(name, fi
         open_table(RowsFrom(name), Format(**{field: value}))
 
 
+@pytest.mark.parametrize(
+    ("value", "read"), [("-1 ", None), (-1, None), (-1.0, None), (0.5, None), (1, 1), (-1.5, -1.5), (["-1"], ["-1"])]
+)
+def test_a_number_is_missing_if_its_text_in_csv_is(value, read):
+    assert Format(missing=("-1", "0.5")).field(value) == read
+
+
 # Other formats.
 
 

@@ -107,6 +107,10 @@ def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
     for folder, told in ((tmp_path / "absent", "no such folder"), (tmp_path, "no data file; expected some of ids-")):
         with pytest.raises(InputError, match=told):
             check_data(folder, tokenizer)
+    (tmp_path / "tasks.toml").touch()
+    (tmp_path / "notes.txt").write_text("one\n")
+    with pytest.raises(InputError, match=r"no data file; .*; for the tasks of .*tasks\.toml, give --tasks-file"):
+        check_data(tmp_path, tokenizer)
 
 
 TEXTS = st.sampled_from(["w a", "W a", "w b"])
@@ -219,6 +223,15 @@ def test_labels_that_may_be_wrong_are_pointed_out_in_training_too(tmp_path, toke
     assert report.files[0].labels == {'"bug\\u200b"': 1, '"bug\\u200d"': 1, "n/a": 1, "review": 40, "reviw": 1}
     load_training_rows(load_tasks(tmp_path / "t.toml")["x"])
     assert caplog.messages == [f"{report.hints[0]} (2 more; `multitask data check` lists them)"]
+
+
+def test_one_file_without_test_rows_and_with_labels_beyond_those_of_training_is_checked(tmp_path, tokenizer):
+    rows = [("train", 1), ("train", 3), ("train", 2), ("dev", 6), ("dev", 1.5), ("dev", 0)]
+    (tmp_path / "x.csv").write_text("q,n,split\n" + "".join(f"w {n},{n},{split}\n" for split, n in rows))
+    (tmp_path / "t.toml").write_text('[tasks.x]\nkind="regression"\ntext="q"\nlabel="n"\nfile="x.csv"\n')
+    report = check_data(tmp_path / "t.toml", tokenizer)
+    assert report.problems == []
+    assert [list(file.labels.values()) for file in report.files] == [[1, 0, 1, 0, 1], [1, 1, 0, 0, 1]]
 
 
 def test_terminals_get_few_and_printable_lines(tmp_path, tokenizer):

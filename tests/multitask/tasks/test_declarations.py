@@ -219,10 +219,11 @@ def test_any_declaration_is_valid_or_refused_in_one_line(kind, values):
     assert message.startswith("tasks.topic")
 
 
-def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path):
+@pytest.mark.parametrize("name", ["train.csv", "./train.csv"])
+def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path, name):
     path = tmp_path / "tasks.toml"
     stars = TOPIC.replace("topic", "stars").replace("classification", "regression")
-    files = '[files."train.csv"]\nseparator = ";"\nencoding = "cp1252"\ndecimal = ","\nmissing = ["n/a", "-"]\n'
+    files = f'[files."{name}"]\nseparator = ";"\nencoding = "cp1252"\ndecimal = ","\nmissing = ["n/a", "-"]\n'
     path.write_text(TOPIC + 'dev = "dev.csv"\n' + stars + files, encoding="utf-8-sig")
     expected = Format(separator=";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
     topic, other = load_tasks(path).values()
