@@ -228,6 +228,8 @@ def search(options: Search) -> None:
 
     check_output(options.output)
     queries = list(sentences(options.queries, options.column, options.file_format))
+    if not queries:
+        raise InputError(f"{options.queries}: no query; expected at least one")
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     index = Index.open(options.index, encoder)
     prompt, width = prompt_of(options.column), index.vectors.shape[1]

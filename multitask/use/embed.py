@@ -50,6 +50,8 @@ class EmbeddingRecord:
     """How the file is written."""
     long: Long = "head"
     """How texts with more tokens than the encoder takes were read."""
+    shape: tuple[int, int] | None = None
+    """Sentences and numbers of each; None of earlier versions."""
 
 
 def embed_file(
@@ -95,7 +97,7 @@ def embed_file(
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = None if digest is None else os.path.relpath(source.resolve(), output.resolve().parent)
     which = encoder.identity, encoder.name, text, digest, column
-    record = EmbeddingRecord(*which, dtype, normalize, file_format, long)
+    record = EmbeddingRecord(*which, dtype, normalize, file_format, long, (count, width))
     write_json(place, asdict(record))
     return count, width
 
@@ -127,7 +129,8 @@ class Index(NamedTuple):
             raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
         vectors = read_or_refuse(path, _mapped)
         record = read_as(EmbeddingRecord, read_text(place), place)
-        if vectors.ndim != 2 or vectors.dtype.str != STORED[record.dtype]:
+        fits = vectors.ndim == 2 and record.shape in (None, vectors.shape)
+        if not fits or vectors.dtype.str != STORED[record.dtype]:
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")
         if record.model != encoder.identity:
             wrote = f"pass the --model (it was {record.model_name}) and --pooling that wrote it"
@@ -171,12 +174,12 @@ def sentences(
     """The sentences of a file, or their `contents`; logs how many lines or rows have none unless it is read `again`."""
     form = suffixes(source)[0] or ".txt"
     lines = form == ".txt" and not file_format.separator
-    if column is None and not lines:
-        raise InputError(f"{source}: a table; name the column of its sentences with --column")
     made, empty = template(column or "text"), 0
     made = made.content if contents else made
     place = STANDARD_INPUT if str(source) == "-" else str(source)
     table = open_table(RowsFrom(place), file_format, form=form)
+    if column is None and not lines:
+        raise InputError(f"{source}: a table; name the column of its sentences with --column")
     table.require(made.columns)
     for (text,) in texts_of_rows(table, table.rows, [made]):
         empty += not text

@@ -127,13 +127,14 @@ def negatives_of(
     """The negatives of each anchor, by the anchor's hash: rows of the corpus, nearest first.
 
     Of texts in the corpus that are equal but for case, space, marks and the words of a template, only the first can be
-    a negative. Anchors that are equal but for these are one. No text is a negative that has a
+    a negative, and an empty one cannot. Anchors that are equal but for these are one. No text is a negative that has a
     pair with the anchor or, if all pairs have the `same_meaning`, that further pairs link with it.
     """
     hashes = hash_sentences(corpus.texts(contents=True))
     among = np.sort(np.unique(hashes, return_index=True)[1])
     if duplicates := len(hashes) - len(among):
         logger.info("%d of the corpus' %d texts are duplicates, but for case, space and marks", duplicates, len(hashes))
+    among = among[hashes[among] != hash_sentences([""])]
     there = frozenset(hashes.tolist())
     own: dict[int, list[int]] = defaultdict(list)  # the pairs of each anchor
     hashed = np.stack([hash_sentences(texts) for texts in zip(*pairs, strict=True)])  # [2, pairs]

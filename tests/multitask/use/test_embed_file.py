@@ -185,6 +185,7 @@ def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
             r"save the file as UTF-8, or set encoding in the tasks file, or --encoding if the command has it$",
         ),
         ("t.csv", "body\nx\n", None, "--column"),
+        ("t.md", "x\n", None, "unknown format"),
         (
             "t.csv",
             "body;x\ny;z\n",
@@ -230,6 +231,15 @@ def other_model(folder):
     (folder / "e.npy.json").write_text((folder / "e.npy.json").read_text().replace('"model": "', '"model": "0'))
 
 
+def test_an_index_of_an_earlier_version_opens(encoder, tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    record = json.loads((tmp_path / "e.npy.json").read_text())
+    assert record.pop("shape") == [5, 32]
+    (tmp_path / "e.npy.json").write_text(json.dumps(record))
+    assert Index.open(tmp_path / "e.npy", encoder).vectors.shape == (5, 32)
+
+
 def in_8_bits(folder):
     (folder / "e.npy.json").write_text((folder / "e.npy.json").read_text().replace("float32", "int8"))
 
@@ -245,6 +255,7 @@ CHANGES = {
         (folder / "e.npy").read_bytes().replace(b"(5", b"((")
     ),
     "not the array that": lambda folder: np.save(folder / "e.npy", np.zeros((5, 32))),
+    "not the array that e.npy.json describes": lambda folder: np.save(folder / "e.npy", np.zeros((6, 32), "f4")),
     "model is missing": lambda folder: (folder / "e.npy.json").write_text("{}"),
     "dtype is": in_8_bits,
 }

@@ -174,7 +174,7 @@ def test_sentence_transformers_mines_the_same(tmp_path, margin, share, negatives
 def test_words_of_templates_hide_neither_anchors_nor_positives(column, tmp_path):
     pairs, written = list(zip(WORDS[:6], WORDS[3:9], strict=True)), ("query: {q}", "passage: {p}")
     known = {text: {text, *(pair for own in pairs if text in own for pair in own)} for text, _ in pairs}
-    (tmp_path / "c.csv").write_text("t\n" + "\n".join(WORDS[:12]))
+    (tmp_path / "c.csv").write_text("t\n" + "\n".join([*WORDS[:12], '""']))  # the empty text is no negative
     corpus = None if column is None else tmp_path / "c.csv"
     options = HardNegatives(relative_margin=None, ranks=(0, 100), negatives=100)
     with index_of(Stub(), pairs, corpus, column, tmp_path / "o.csv", Format(), written) as index:
