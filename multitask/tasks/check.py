@@ -181,7 +181,8 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         report.add_unlabelled(data)
     names = [Path(task.source("train").file).name for task in tasks.values()]
     others = other_tasks(data / names[0])
-    if not report.problems and not (report.files and (report._sentences or not others)):
+    has_tasks = any(source.exists() for task in tasks.values() for source in task.files.splits.values())
+    if not report.problems and not has_tasks and (others or not report.files):
         names += [file for _, file in SOURCE_FILES.values()]
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}{others}")
     report.compare()
