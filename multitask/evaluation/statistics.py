@@ -32,6 +32,7 @@ Imports no torch.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from math import ceil
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -50,6 +51,8 @@ POWER = 0.8
 """The probability with which a test shows an effect that it "could have shown" (Cohen 1988)."""
 SEED = 0
 ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
+LEAST_BEYOND = 10
+"""Draws beyond each end of an interval: strict levels take more draws than there are resamples."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,13 @@ class Uncertain:
     @cached_property
     def draws(self) -> Values:
         """Draws of its values with other examples and other seeds, [samples on which it is defined]."""
-        seeds = self.error * _student(self.degrees, len(self.examples)) if self.error else 0.0
-        return (self.examples + seeds)[~np.isnan(self.examples)]
+        return self._draws(1)
+
+    def _draws(self, times: int) -> Values:
+        """Draws for which each of the examples' draws is used so many times, with other seeds."""
+        examples = np.tile(self.examples, times)
+        seeds = self.error * _student(self.degrees, len(examples)) if self.error else 0.0
+        return (examples + seeds)[~np.isnan(examples)]
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The interval's bounds: a share of level / 2 of the draws lies below and the same share above.
@@ -82,7 +90,9 @@ class Uncertain:
         """
         if np.isnan(self.value) or not len(self.draws):
             return np.nan, np.nan
-        low, high = np.quantile(self.draws, (level / 2, 1 - level / 2))
+        beyond = level / 2 * len(self.draws)
+        draws = self._draws(ceil(LEAST_BEYOND / beyond)) if self.error and beyond < LEAST_BEYOND else self.draws
+        low, high = np.quantile(draws, (level / 2, 1 - level / 2), method="hazen")  # as `_student` has its values
         return float(low), float(high)
 
     def detectable(self, bound: float = 0.0, level: float = LEVEL) -> float:
@@ -103,7 +113,10 @@ class Uncertain:
         return bound + float(np.quantile(margin - estimates, POWER))
 
     def p_value(self) -> float:
-        """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1)."""
+        """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1) if seeds do not vary."""
+        if self.error:
+            below = student.cdf(-self.examples[~np.isnan(self.examples)] / self.error, self.degrees).mean()
+            return float(2 * min(below, 1 - below))
         fewest = min(np.count_nonzero(self.draws <= ROUNDING), np.count_nonzero(self.draws >= -ROUNDING))
         return float(min(1.0, 2 * (fewest + 1) / (len(self.draws) + 1)))
 

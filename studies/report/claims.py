@@ -306,7 +306,8 @@ def _decided(claim: Claim, found: tuple[Statement | None, str] | None, at: Level
         untested: Status = "theorem" if claim.kind == "theorem" else "not tested here"
         return untested, text if statement is None else text.format(statement.text()), "", "", ""
     status, evidence = decided(statement, at)
-    decider = statement.deciding(at.refute if status == "equivalent or opposite" else at.show, status)
+    level = {"equivalent or opposite": at.refute, "open": min(at.show, at.refute)}.get(status, at.show)
+    decider = statement.deciding(level, status)
     if decider is None:
         return status, text.format(evidence), "", "", ""
     bound, level = decider

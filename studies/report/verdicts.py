@@ -148,11 +148,13 @@ class Combined:
 
         If all parts must hold: the least sure one, or where the statement fails, the one that fails most surely. If one
         suffices: the surest one if it is shown, otherwise the one that fails least surely. If the statement has an
-        opposite of its own, the surest one.
+        opposite of its own, the surest one. A claim that is open is neither shown nor refuted, and so its interval has
+        the stricter of both levels.
         """
         fails = verdict == "equivalent or opposite"
         by_failing = self.opposite is None and (fails if self.every else not verdict.startswith("shown"))
-        each = self._part_level(level, show=not by_failing)
+        shown = (True, False) if verdict == "open" else (not by_failing,)
+        each = min(self._part_level(level, show) for show in shown)
 
         def sure(part: "Statement") -> float:
             return -part.fails_by(each) if by_failing else part.holds_by(each)
