@@ -106,8 +106,8 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         name: load_contrastive(name, data, config, encoder, projection, *more, make=make) for name in config.sources
     }
     # Trainings cut texts to `max_length`; the saved model does not, and its scores are those that select.
-    kept = heads_files(begin.folder, encoder.pooling)
-    encoder.max_length = (stored_max_length(begin.folder) if kept else None) or encoder.tokenizer.max_length
+    stored = stored_max_length(begin.folder) if heads_files(begin.folder, encoder.pooling) else None
+    saved = SentenceEncoder(encoder.model, encoder.tokenizer, encoder.pooling, stored, run.runtime)
     dev, has_positives = None, False
     if task is not None:
         has_positives = isinstance(task, Cosine) and task.has_positives
@@ -115,11 +115,11 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         if len(examples.classes) > 2:
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
         warn_of_gaps(task, examples)
-        dev = encoder.tokenised(examples)
+        dev = saved.tokenised(examples)
     folder = _retrieval_folder(config, data)
     retrieval = None if folder is None else read_retrieval(folder, "dev")
     name = task.name if task else ""
-    problem = Pretraining(module, begin, sources, dev, config, has_positives, name, retrieval)
+    problem = Pretraining(module, begin, saved, sources, dev, config, has_positives, name, retrieval)
     train_run(run, begin, problem, config, config.probe_every)
 
 
@@ -206,14 +206,16 @@ class Pretraining(SourceTraining):
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
     The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
-    loss. `dev` are pairs of the task `dev_name`, to select the best state on and to probe; `has_positives`: their
-    scores, from 0 to 5, tell the positive ones. If there is a retrieval set, it selects.
+    loss. `saved` is the same encoder, to score and probe, with the longest sentence of the saved model. `dev` are pairs
+    of the task `dev_name`, to select the best state on and to probe; `has_positives`: their scores, from 0 to 5, tell
+    the positive ones. If there is a retrieval set, it selects.
     """
 
     def __init__(
         self,
         module: nn.ModuleDict,
         begin: StartModel,
+        saved: SentenceEncoder,
         sources: dict[str, ContrastiveSource],
         dev: LabelledData | None,
         config: PretrainConfig,
@@ -223,6 +225,7 @@ class Pretraining(SourceTraining):
     ) -> None:
         super().__init__(module, begin.encoder, sources)
         self.begin = begin
+        self.saved = saved
         self.dev = dev
         self.config = config
         self.has_positives = has_positives
@@ -231,8 +234,8 @@ class Pretraining(SourceTraining):
         self.retrieval = retrieval
         if retrieval is not None:
             self.searched = list(dict.fromkeys(retrieval.sentences))
-            self.tokens = tokenise(self.searched, self.encoder.tokenizer, self.encoder.max_length)
-            warn_of_tokens(str(config.select), [self.tokens], self.encoder.tokenizer, self.encoder.max_length)
+            self.tokens = tokenise(self.searched, saved.tokenizer, saved.max_length)
+            warn_of_tokens(str(config.select), [self.tokens], saved.tokenizer, saved.max_length)
         self.held_out = None
         if dev is not None and config.probe_held_out is not None:
             self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
@@ -315,7 +318,7 @@ class Pretraining(SourceTraining):
         seen = probe(source.objective, *source.compared).summary()
         found = {f"{name} {key}": value for key, value in seen.items()}
         if self.held_out is not None:
-            probed = self.held_out.probe(self.encoder, self.config.seed)
+            probed = self.held_out.probe(self.saved, self.config.seed)
             found |= {f"{HELD_OUT} {key}": value for key, value in probed.items()}
         device = self.runtime.device
         # The ratio is undefined if every anchor of the batch is dissipated.
@@ -323,17 +326,17 @@ class Pretraining(SourceTraining):
 
     def evaluate(self) -> Evaluation:
         if self.retrieval is not None:
-            vectors = compute_in_batches(self.tokens.lengths, self._embed_searched, self.encoder.runtime)
+            vectors = compute_in_batches(self.tokens.lengths, self._embed_searched, self.saved.runtime)
             table = EmbeddingTable({text: row for row, text in enumerate(self.searched)}, vectors)
             found = {name: float(values.mean()) for name, values in query_scores(self.retrieval, table).items()}
             return Evaluation({RETRIEVAL_SCORE: found}, {RETRIEVAL_SCORE: found["ndcg"]})
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
-        metrics = metrics_of_embeddings(self.encoder, self.dev, self.has_positives)
+        metrics = metrics_of_embeddings(self.saved, self.dev, self.has_positives)
         return Evaluation({self.dev_name: metrics}, {self.dev_name: metrics["spearman"]})
 
     def _embed_searched(self, rows: RowNumbers) -> Tensor:
-        return self.encoder.embed([self.tokens[row] for row in rows])
+        return self.saved.embed([self.tokens[row] for row in rows])
 
     def metrics_of_start(self) -> dict[str, dict[str, float]]:
         """The start weights' value of the score that selects models."""
@@ -345,7 +348,7 @@ class Pretraining(SourceTraining):
 
     def save(self, folder: Path) -> None:
         """Save the encoder and any heads of the start, so that the tasks can be scored before and after."""
-        self.encoder.save(folder, keep=heads_files(self.begin.folder, self.encoder.pooling))
+        self.saved.save(folder, keep=heads_files(self.begin.folder, self.saved.pooling))
 
 
 def _masked(source: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
@@ -448,6 +449,7 @@ def test_a_tasks_windows_are_read_beside_masked_words_too(problem, tmp_path):
     found = problem(pretrain, config, data=tmp_path / "tasks.toml")
     update = found.plan(0)[0]
     assert found.contrastive["own"].lengths[update[0].rows].max() > 2 * 16 * 4
+    assert found.encoder.packed(found.contrastive["own"].inputs(update[0].rows).ids)[0].offsets.diff().max() == 16
     both, alone = found.losses(update), found.losses(update[:1])  # of all states, and of embeddings alone
     torch.testing.assert_close(both.terms["own"], alone.terms["own"])
     assert both.tokens == 1.5 * alone.tokens  # the two views of a text, and the text once more
@@ -529,6 +531,21 @@ def test_heads_are_kept_as_they_are_beside_the_new_encoder(run, tuned):
         assert (after / name).read_bytes() == (before / name).read_bytes()
     old, new = MultitaskModel.load(before, keep_layers=True), MultitaskModel.load(after, keep_layers=True)
     assert not torch.equal(old.encoder.model.layers[0].output.weight, new.encoder.model.layers[0].output.weight)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_a_length_that_the_start_stores_does_not_cut_training_texts_into_pieces(momentum, problem, tuned, tmp_path):
+    config = replace(CONFIG, sources=("nli",), encoder_dropout=0.0, momentum=momentum)
+    losses = []
+    for stored in (None, 8):
+        start = tmp_path / str(stored)
+        shutil.copytree(tuned.model_folder(), start)
+        described = json.loads((start / "multitask.json").read_text())
+        (start / "multitask.json").write_text(json.dumps(described | {"max_length": stored}))
+        found = problem(pretrain, config, start=start)
+        assert found.saved.max_length == (stored or found.encoder.tokenizer.max_length)
+        losses.append(found.losses(found.plan(0)[0]).terms["nli"].item())
+    assert losses[0] == losses[1]
 
 
 def test_heads_that_read_another_pooling_are_left_out(run, tuned):
