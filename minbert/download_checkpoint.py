@@ -8,6 +8,7 @@ import importlib.util
 import re
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 """Numbers of errors of a disk that is full or may not be written; the others are taken for those of the network."""
 MOST_SHARDS = 1000
 SHARD = re.compile(r"[\w.-]+\.safetensors")
+MODULE = re.compile(r"\w[\w.-]*")
 PICKLE = "pytorch_model.bin"
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", PICKLE)
 TOKENIZER_FILES = (
@@ -132,6 +134,15 @@ def shards(path: Path) -> dict[str, list[str]]:
     return found
 
 
+def module_folders(folder: Path) -> list[str]:
+    """The folders of a sentence-transformers model's modules after its pooling, without norms: they have no weights."""
+    path = folder / "modules.json"
+    parts = read_json(path, list) if path.is_file() else []
+    named = [(str(part.get("path")), str(part.get("type"))) for part in parts if isinstance(part, dict)]
+    further = [name for name, kind in named if name != "1_Pooling" and not kind.endswith(".Normalize")]
+    return [name for name in further if MODULE.fullmatch(name)]
+
+
 @functools.cache
 def _bundled_folder() -> Path:
     spec = importlib.util.find_spec(BUNDLED_PACKAGE)
@@ -166,6 +177,8 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
         with contextlib.suppress(huggingface_hub.errors.LocalEntryNotFoundError):
             for file in HUB_EXTRAS:
                 _download(name, file, commit)
+            for module, file in product(module_folders(found.parent), ("config.json", "model.safetensors")):
+                _download(name, f"{module}/{file}", commit)
     return found.parent
 
 

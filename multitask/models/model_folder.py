@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from minbert.download_checkpoint import HUB_EXTRAS, weights_files
+from minbert.download_checkpoint import HUB_EXTRAS, module_folders, weights_files
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
@@ -51,6 +51,8 @@ def file_hashes(folder: Path) -> dict[str, str]:
     Raises InputError if the folder has no weights.
     """
     paths = [*weights_files(folder), *(folder / name for name in ("config.json", DESCRIPTION, HEADS, *HUB_EXTRAS))]
+    inside = [path for module in module_folders(folder) for path in sorted((folder / module).rglob("*"))]
+    paths += [path for path in inside if path.suffix in (".json", ".safetensors")]
     return {str(path.relative_to(folder)): hash_of_file(path) for path in paths if path.is_file()}
 
 

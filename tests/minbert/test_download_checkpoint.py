@@ -1,6 +1,7 @@
 """Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
 
 import errno
+import json
 import shutil
 import time
 from pathlib import Path
@@ -128,6 +129,14 @@ def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_pat
     assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
     assert load_tokenizer("someone/tiny").encode(["a dog"])[0].tolist() == [2, 5, 6, 3]
     assert hub.requested == []
+
+
+def test_the_weights_of_further_modules_come_with_a_hub_checkpoint(hub, tmp_path):
+    save_reference(tmp_path / "source")
+    modules = [{"path": path, "type": f"s.{kind}"} for path, kind in (("", "Transformer"), ("2_Dense", "Dense"))]
+    more = {"modules.json": json.dumps(modules).encode(), "2_Dense/model.safetensors": b"weights"}
+    hub.repositories["someone/dense"] = {"main": files_of(tmp_path / "source") | more}
+    assert (resolve("someone/dense") / "2_Dense" / "model.safetensors").read_bytes() == b"weights"
 
 
 def test_a_relative_cache_folder_works_and_safetensors_come_before_a_pickle(hub, tmp_path, monkeypatch):

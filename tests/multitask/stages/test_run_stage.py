@@ -188,6 +188,19 @@ def test_a_model_is_its_runs_key_or_the_hashes_of_its_files(tiny_encoder, tmp_pa
     assert identity_of(Weights(str(run.rename(tmp_path / "my-model")))) == "0123456789abcdef"
 
 
+def test_weights_of_further_modules_identify_a_model_and_a_norm_does_not(tiny_encoder, tmp_path):
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "model"))
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Normalize": "Normalize"}
+    (folder / "modules.json").write_text(json.dumps([{"path": path, "type": f"s.{kinds[path]}"} for path in kinds]))
+    found: list[Any] = [identity_of(Weights(str(folder)))]
+    for name in ("3_Normalize/config.json", "2_Dense/README.md", "2_Dense/config.json", "2_Dense/model.safetensors"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+        found.append(identity_of(Weights(str(folder))))
+    assert found[0] == found[1] == found[2]
+    assert found[4].keys() - found[0].keys() == {"2_Dense/config.json", "2_Dense/model.safetensors"}
+
+
 @pytest.mark.parametrize("stage", ["finetune", "fuse", "distil"])
 def test_only_heads_that_go_on_are_in_a_key_so_older_runs_are_found(stage, tasks_file, tiny_encoder, tmp_path):
     found = stage_named(stage)
