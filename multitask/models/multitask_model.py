@@ -52,6 +52,7 @@ from multitask.models.predictions import (
     warn_of_empty_texts,
 )
 from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import stored_task
 from multitask.tasks.kinds import Regression
@@ -271,9 +272,12 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
     `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
+    Raises InputError if an encoder's embeddings need more than this library computes.
     """
     if has_heads(folder):
         return MultitaskModel.load(folder, keep_layers=True)
+    if (reason := beyond_encoder(folder)) is not None:
+        raise InputError(f"{reason}, so scores of the encoder alone are not the model's; take `evaluate --suite`")
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
     return MultitaskModel(SentenceEncoder.read(folder), scored, HeadsConfig(sharing="none")).eval()
 

@@ -59,6 +59,12 @@ def further_modules(folder: Path) -> str | None:
     except OtherArchitectureError as error:
         if modules.is_file() or not (folder / "tokenizer.json").is_file():
             return str(error)
+    return beyond_encoder(folder)
+
+
+def beyond_encoder(folder: Path) -> str | None:
+    """What a folder of sentence-transformers computes beyond an encoder's mean or first state; None if nothing."""
+    modules = folder / "modules.json"
     if not modules.is_file():
         return None
     try:

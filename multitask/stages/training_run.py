@@ -1,5 +1,6 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,10 +19,13 @@ from multitask.base.random_streams import torch_seed
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
 from multitask.training.settings import SentencesConfig
 from multitask.training.source import Trainable
+
+logger = logging.getLogger("multitask")
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,15 @@ class StartModel:
     ) -> Self:
         """Seed all generators, for the layers that the stage adds and for its dropout, and load an encoder.
 
-        `matryoshka` are the sizes of embeddings that the stage trains; None leaves those that the encoder names.
+        `matryoshka` are the sizes of embeddings that the stage trains; None leaves those that the encoder names. Warns
+        of further modules of sentence-transformers, such as dense layers, which are left out.
 
         Raises:
             InputError: the checkpoint is missing or damaged, or its embeddings have fewer numbers than the sizes.
         """
         folder = locate_model(weights.name, weights.revision)
+        if config.pooling == "auto" and (reason := beyond_encoder(folder)) is not None:
+            logger.warning("%s; only the encoder and its pooling are taken", reason)
         seed_everything(config.seed)
         encoder = SentenceEncoder.read(folder, config.pooling, config.max_length).on(runtime)
         if matryoshka is not None:

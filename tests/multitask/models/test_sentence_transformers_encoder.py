@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import huggingface_hub
@@ -16,10 +17,15 @@ from transformers import AutoModel, DistilBertConfig, DistilBertModel
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from multitask.base.device import PROCESSOR
+from multitask.base.runs import Weights
 from multitask.cli.main import main
 from multitask.models.model_folder import resolve_pooling
+from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
+from multitask.stages.training_run import StartModel
+from multitask.training.settings import SentencesConfig
 
 pytest.importorskip("sentence_transformers", minversion="6")
 from sentence_transformers import SentenceTransformer
@@ -97,6 +103,21 @@ def test_further_modules_are_computed(tiny_encoder, tmp_path):
     encoder.model.pop(1)
     encoder.model.save(str(tmp_path / "without"))
     assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: the model has no pooling")
+
+
+@pytest.mark.parametrize("further", [[], [Normalize()], [Dense(32, 8)]], ids=["none", "norm", "dense"])
+def test_a_training_says_which_modules_it_leaves_out_and_dev_scores_without_them_are_refused(
+    further, tiny_encoder, tmp_path, caplog
+):
+    SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), *further]).save(str(tmp_path))
+    caplog.clear()
+    StartModel.load(Weights(str(tmp_path)), SentencesConfig(), PROCESSOR)
+    dense = any(isinstance(module, Dense) for module in further)
+    assert [message.partition(";")[0] for message in caplog.messages] == [
+        f"{tmp_path / 'modules.json'}: has the modules Transformer, Pooling, Dense"
+    ] * dense
+    with pytest.raises(InputError, match="Pooling, Dense, so scores") if dense else nullcontext():
+        load_model(tmp_path, {})
 
 
 @pytest.mark.parametrize(("mode", "further"), [("mean", [Normalize()]), ("cls", [])], ids=["mean", "cls"])
