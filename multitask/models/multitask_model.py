@@ -95,9 +95,11 @@ class MultitaskModel(nn.Module):
     def tokenised(self, task: str, examples: Examples, rows: RowNumbers | None = None) -> LabelledData:
         """Examples as token sequences, as the task's rows are encoded; see `LabelledData.tokenised`.
 
-        Long texts are read as this model reads them, whatever the file's own declaration says.
+        The words around texts, and how long ones are read, are this model's, whatever the file's own declaration says.
         """
-        return self.encoder.tokenised(replace(examples, long=self.tasks[task].long), self.reads_jointly(task), rows)
+        own = self.tasks[task]
+        read = replace(examples, words=own.files.words, long=own.long)
+        return self.encoder.tokenised(read, self.reads_jointly(task), rows)
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""

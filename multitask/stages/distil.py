@@ -119,8 +119,9 @@ class Distilling(Finetuning):
             logger.info("predictions of %s", teacher)
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
             for name in [name for name in sources if name in model.tasks]:
-                task, rows = model.tasks[name], model.tokenised(name, self.training[name].examples)
+                task = model.tasks[name]
                 check_same_task(teacher.name, task, self.model.tasks[name])
+                rows = model.tokenised(name, self.training[name].examples)
                 raw = raw_outputs(model, name, rows)
                 estimates[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
                 alike = model.reads_jointly(name) == self.model.reads_jointly(name)

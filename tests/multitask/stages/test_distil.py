@@ -75,8 +75,8 @@ def test_estimates_are_the_mean_of_the_tempered_probabilities_of_teachers_that_h
         np.testing.assert_allclose(found.sources[task].estimates, expected[task], atol=1e-6)
 
 
-@pytest.mark.parametrize("long", ["middle", "windows"])
-def test_teachers_read_long_texts_as_their_own_training_did(run_stage, problem, tiny_encoder, tmp_path, long):
+@pytest.mark.parametrize(("long", "text"), [("middle", "one"), ("windows", "one"), ("middle", "a good band and {one}")])
+def test_teachers_read_texts_as_their_own_training_did(run_stage, problem, tiny_encoder, tmp_path, long, text):
     """The student reads beginnings, which are equal."""
     texts = ["time " * 40 + word for word in ("good", "band") * 4]
     (tmp_path / "rows.csv").write_text("one,label\n" + "".join(f"{text},{text[-4:]}\n" for text in texts))
@@ -84,7 +84,7 @@ def test_teachers_read_long_texts_as_their_own_training_did(run_stage, problem, 
         '[tasks.own]\nkind = "classification"\ntext = "one"\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
     )
     (tmp_path / "own.toml").write_text(declared)
-    (tmp_path / "teacher.toml").write_text(f'{declared}long = "{long}"\n')
+    (tmp_path / "teacher.toml").write_text(f'{declared}long = "{long}"\n'.replace('"one"', f'"{text}"'))
     config = replace(CONFIG, tasks=(), max_length=16, teaching=TeachingConfig(temperature=1.0))
     taught = FinetuneConfig((), epochs=1, max_length=16, heads=PLAIN, optimizer=FAST)
     teacher = run_stage(finetune, taught, data=tmp_path / "teacher.toml")
