@@ -122,7 +122,8 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
     rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
     if config.conflicts_every is not None:  # draws rows that no epoch may have
         return rows
-    scheduler = build_scheduler(config, PROCESSOR.device)
+    with torch.random.fork_rng([]):  # a scheduler may draw, and this one is not trained with
+        scheduler = build_scheduler(config, PROCESSOR.device)
     found = {name: own[:0] for name, own in rows.items()}
     for epoch in range(config.epochs):
         drawn = rows_of_epoch(scheduler, rows, config.seed, epoch)

@@ -78,7 +78,7 @@ class Aggregation(Scheduler):
         return losses
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
-        if self.gradients is None or update is not self.aggregated:
+        if self.gradients is None or [*map(id, update)] != [*map(id, self.aggregated)]:
             return super().conflicts(trainable, update)
         return self.gradients.conflicts()  # the step has just computed these gradients
 

@@ -90,7 +90,7 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
     np.testing.assert_equal(lines(resumed), lines(whole))
 
 
-@pytest.mark.parametrize("name", ["pcgrad", "batch_round_robin", "single"])
+@pytest.mark.parametrize("name", ["pcgrad", "gradvac", "batch_round_robin", "single"])
 def test_watching_conflicts_changes_nothing(run, name):
     plain, watching = run(config_of(name)), run(config_of(name, conflicts_every=2))
     assert weights(watching) == weights(plain)
