@@ -159,6 +159,8 @@ class Finetuning(SourceTraining):
         self.config = config
         device = model.encoder.runtime.device
         self.scheduler = build_scheduler(config, device)
+        if self.scheduler.ignores_weights and len({*self.scheduler.weights.values()}) > 1:
+            logger.warning("the tasks' weights have no effect with the scheduler %s", config.scheduler.name)
         module = nn.ModuleDict({"encoder": model.encoder.model, "heads": model.heads, "scheduler": self.scheduler})
         sources = {name: TaskSource(model, name, split, config.matryoshka) for name, split in training.items()}
         super().__init__(module, model.encoder, sources)

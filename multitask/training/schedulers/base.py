@@ -49,6 +49,8 @@ class Scheduler(nn.Module):
 
     accumulates: ClassVar[bool] = True
     """Whether it may get an update in parts. If not, it needs the losses of whole batches before any gradient."""
+    ignores_weights = False
+    """Whether the direction of the update is the same whatever the tasks' weights are."""
     Parameters: ClassVar[type]
     """A dataclass of its parameters."""
 
@@ -63,7 +65,8 @@ class Scheduler(nn.Module):
     @classmethod
     def notes(cls) -> list[str]:
         """Further paragraphs of its description."""
-        return [f"Gradient accumulation: {'possible' if cls.accumulates else 'none'}"]
+        cancel = ["Task weights: without effect, as the update does not depend on the scale of each loss."]
+        return [f"Gradient accumulation: {'possible' if cls.accumulates else 'none'}", *cancel * cls.ignores_weights]
 
     def arguments(self) -> dict[str, Any]:
         """Its parameters and their values, for a class of torchjd."""

@@ -165,6 +165,8 @@ class GradDrop(Summing):
 class ConFIG(Summing):
     """ConFIG (Liu et al. 2024, arXiv 2408.11104, equation 2)."""
 
+    ignores_weights = True
+
 
 @register("mgda")
 class MGDA(Aggregation):
@@ -174,6 +176,8 @@ class MGDA(Aggregation):
 @register("imtl_g")
 class IMTLG(Aggregation):
     """IMTL-G (Liu et al. 2021, "Towards Impartial Multi-task Learning")."""
+
+    ignores_weights = True
 
 
 @register("aligned_mtl")
@@ -220,6 +224,7 @@ class NashMTL(Summing):
     """
 
     homogeneous = False
+    ignores_weights = True
 
     def arguments(self) -> dict[str, Any]:
         return {"n_tasks": len(self.weights)}
@@ -245,4 +250,9 @@ class FairGrad(Summing):
 
     homogeneous = False  # how the aggregate grows with the gradients depends on alpha
     alpha: Annotated[float, Field(ge=0.01)] = 1.0
-    """The kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
+    """The kind of fairness. 1: proportional fairness, where task weights have no effect; large values approach max-min
+    fairness."""
+
+    def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
+        super().__init__(config, device)
+        self.ignores_weights = self.alpha == 1

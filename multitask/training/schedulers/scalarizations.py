@@ -121,6 +121,8 @@ class STCH(Scalarization):
 class GeometricMean(Scalarization):
     """The geometric mean (Chennupati et al. 2019, arXiv 1904.08492, equation 2)."""
 
+    ignores_weights = True
+
     def scale(self) -> float:
         return 1.0
 
@@ -135,6 +137,8 @@ class FAMO(UW):
 
     Before each step it computes the losses of the last step's rows again, to see how much that step helped.
     """
+
+    ignores_weights = True
 
     def __init__(self, config: ScheduledTraining, device: torch.device = CPU) -> None:
         super().__init__(config, device)

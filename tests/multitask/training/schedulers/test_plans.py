@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated, ClassVar
@@ -22,7 +23,7 @@ from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
 from multitask.training.schedulers.base import register
 from multitask.training.settings import SchedulerConfig
 
-from .toy import TASKS, UPDATE, Toy
+from .toy import TASKS, UPDATE, Toy, needs
 
 CPU = torch.device("cpu")
 ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
@@ -63,6 +64,22 @@ def test_average_takes_the_gradient_of_the_weighted_mean(weights):
     np.testing.assert_allclose(toy.shared(), np.array(weights) @ toy.matrix() / 3)
     assert list(losses.terms) == list(TASKS)
     assert not any(term.requires_grad for term in losses.terms.values())
+
+
+@pytest.mark.parametrize("name", [*sorted(SCHEDULERS), "fairgrad:alpha=2"])
+def test_which_schedulers_ignore_the_tasks_weights(name):
+    needs(name.partition(":")[0])
+    updates = []
+    for weights in ((1.0, 1.0, 1.0), (1.0, 1.0, 20.0)):
+        toy = Toy()
+        with suppress(InputError):  # single
+            scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name, task_weights=weights), CPU)
+            torch.manual_seed(0)
+            for _ in range(2):
+                scheduler.backward(toy, UPDATE)
+            updates.append(toy.shared() / np.linalg.norm(toy.shared()))
+    if updates:
+        assert np.allclose(*updates, atol=1e-5) == scheduler.ignores_weights
 
 
 def test_average_has_a_batch_of_every_task_in_each_step_and_ends_with_the_smallest_task():

@@ -102,6 +102,21 @@ def test_watching_conflicts_changes_nothing(run, name):
     assert seen == [expected, expected]
 
 
+def test_what_is_watched_of_an_aggregator_are_the_gradients_of_its_step(problem, monkeypatch):
+    training = problem(config_of("pcgrad", conflicts_every=1))
+    update = training.plan(0)[0]
+    training.backward(update)
+    monkeypatch.setattr(training, "losses", None)  # nothing is computed again
+    assert training.watch(update, 0) == training.scheduler.gradients.conflicts()
+
+
+def test_a_training_says_that_weights_cancel(problem, caplog):
+    for weights_given, warned in (((2.0, 2.0, 2.0), 0), ((1.0, 1.0, 20.0), 1)):
+        caplog.clear()
+        problem(config_of("geometric_mean", task_weights=weights_given))
+        assert sum("weights have no effect" in message for message in caplog.messages) == warned
+
+
 def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
     training = problem(config_of("batch_round_robin", conflicts_every=1))
     looked = []
