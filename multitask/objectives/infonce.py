@@ -66,8 +66,13 @@ class MultipleNegativesRanking(Objective):
     """Factor of the cosines, 1/τ."""
     takes_hard_negatives: ClassVar[bool] = True
 
+    @property
+    def temperature(self) -> float:
+        """Temperature τ of the softmax."""
+        return 1 / self.scale
+
     def loss(self, pairs: UnitPairs) -> Tensor:
-        return InfoNCE(temperature=1 / self.scale).loss(pairs)
+        return InfoNCE(self.temperature).loss(pairs)
 
     def full_push(self, push: Tensor) -> Tensor:
         return push.new_tensor(self.scale)

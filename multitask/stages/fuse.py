@@ -27,6 +27,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
+    check_hard_negatives,
     contrastive_batches,
     load_contrastive,
 )
@@ -83,6 +84,7 @@ class Fusing(Finetuning):
                 sizes=config.matryoshka,
                 option="--unlabelled",
             )
+        check_hard_negatives(fusion.contrastive, self.views.values())
 
     @property
     def sentences(self) -> Mapping[str, Sequence[Hashes]]:

@@ -54,6 +54,7 @@ from multitask.training.contrastive_source import (
     ContrastiveSource,
     backward_in_chunks,
     build_projection,
+    check_hard_negatives,
     contrastive_batches,
     load_contrastive,
 )
@@ -105,6 +106,7 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     sources = {
         name: load_contrastive(name, data, config, encoder, projection, *more, make=make) for name in config.sources
     }
+    check_hard_negatives(config, sources.values())
     # Trainings cut texts to `max_length`; the saved model does not, and its scores are those that select.
     stored = stored_max_length(begin.folder) if heads_files(begin.folder, encoder.pooling) else None
     saved = SentenceEncoder(encoder.model, encoder.tokenizer, encoder.pooling, stored, run.runtime)

@@ -1,7 +1,7 @@
 """A source for contrastive training: paired sentences, the objective, the projection, and who is a negative."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +22,7 @@ from multitask.models.prediction_heads import pair_features
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
-from multitask.objectives.infonce import InfoNCE
+from multitask.objectives.infonce import InfoNCE, MultipleNegativesRanking
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import QUORA_TASK, TaskTexts, pairs_of_labels, scored_pairs, source_named
@@ -282,7 +282,7 @@ def load_contrastive(
     else:
         paired = source.rows(train_limit, config.negative_pairs != "left_out")
     if paired.labels is not None and config.negative_pairs != "left_out" and objective.takes_labels == "none":
-        if type(objective) is InfoNCE:
+        if type(objective) is InfoNCE or isinstance(objective, MultipleNegativesRanking):
             objective = LabelledPairs(objective.temperature, config.negative_pairs)
         elif config.negative_pairs == "literal":
             raise InputError(
@@ -301,6 +301,15 @@ def load_contrastive(
         raise InputError(f"{objective.name} compares with a momentum encoder; add --momentum 0.995 to `pretrain`")
     share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA_TASK else 1.0
     return make(paired, groups, objective, projection, encoder, config, sizes, share)
+
+
+def check_hard_negatives(config: ContrastiveConfig, sources: Iterable[ContrastiveSource]) -> None:
+    """Raise InputError if the objective weighs hard negatives, and no source has one for each pair."""
+    weight = getattr(config.objective.build(), "hard_negative_weight", 0)
+    if weight and all(len(source.columns) != 3 for source in sources):
+        raise InputError(
+            f"hard_negative_weight is {weight}; expected 0, as no source has a hard negative of each pair, as nli has"
+        )
 
 
 def build_projection(kind: Literal["mlp", "linear", "tanh", "none"], width: int) -> nn.Module:

@@ -153,7 +153,7 @@ class ContrastiveConfig:
     """Share of the Quora rows that an epoch uses, different rows each time. The report's unsupervised runs use 0.06."""
     negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
     """What to do with Quora pairs of label 0: push them apart until they are unlike (`bounded`), without a bound as the
-    report does (`literal`, for infonce), or leave them out."""
+    report does (`literal`, for infonce and mnrl), or leave them out."""
     mask_duplicates: bool = True
     """Do not count equal sentences in a batch as negatives of each other."""
     sampling: NegativesConfig = field(default_factory=NegativesConfig)
