@@ -48,8 +48,8 @@ class _Presets(Tables):
     """Compute only these tables, e.g. `2,7,figure2`. Default: the preset's."""
     negative_pairs: Literal["bounded", "literal", "left_out"] | None = None
     """What to do with Quora pairs of label 0: push them apart until they are unlike (`bounded`), without a bound as the
-    report does (`literal`, for infonce), or leave them out. Default: the preset's, which is `literal` for `paper` and
-    `bounded` for `small`."""
+    report does (`literal`, for infonce and mnrl), or leave them out. Default: the preset's, which is `literal` for
+    `paper` and `bounded` for `small`."""
     finetune: _Sized = _SIZED
     """For --tasks-file: settings of all rows. Presets take epochs and epoch_size alone."""
 
