@@ -73,6 +73,8 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         regularisation = self.regularisation
         if self.accumulate > 1 and (regularisation.smart_weight or regularisation.r_drop_weight):
             raise InputError(f"accumulate is {self.accumulate}; expected 1 with smart_weight or r_drop_weight")
+        if regularisation.r_drop_weight and self.encoder_dropout == self.heads.dropout == 0:
+            raise InputError("r_drop_weight has no effect without dropout; set dropout or encoder_dropout above 0")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")
@@ -228,6 +230,8 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     def __post_init__(self) -> None:
         if self.probe_held_out is not None and self.probe_every is None:
             raise InputError("probe_held_out has no effect without probe_every; set both")
+        if not self.mlm_weight and self.masking != MaskingConfig():
+            raise InputError("mask_share has no effect without mlm_weight; set both")
         if self.momentum is None and self.queue_size != PretrainConfig.queue_size:
             raise InputError("queue_size has no effect without momentum; set both")
         if self.momentum is not None and self.chunk is not None:
@@ -429,6 +433,8 @@ class PruneConfig(SentencesConfig):
     def __post_init__(self) -> None:
         if self.signed and self.score in ("magnitude", "random"):
             raise InputError(f"signed is for scores that are gradients; scores by {self.score} have no sign")
+        if self.task is not None and self.score != "task":
+            raise InputError(f"task has no effect with the score {self.score}; add --score task")
 
 
 REWIND = ModelInput(

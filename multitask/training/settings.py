@@ -121,6 +121,10 @@ class RegularisationConfig:
     """R-Drop (arXiv 2106.14448): weight of how far apart the outputs of two passes with different dropout are. 0
     switches it off. It needs dropout, in the heads or within the encoder."""
 
+    def __post_init__(self) -> None:
+        if not self.smart_weight and self.smart_radius != RegularisationConfig.smart_radius:
+            raise InputError("smart_radius has no effect without smart_weight; set both")
+
 
 @settings
 class MaskingConfig:
@@ -143,6 +147,11 @@ class NegativesConfig:
     anchors have fewer; if this number and the batch's rows are both odd, one anchor has one fewer."""
     false_negative_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.9
     """Sentences with at least this cosine may be false negatives (arXiv 2205.00656). For unlike."""
+
+    def __post_init__(self) -> None:
+        for name in ("negatives_kept", "false_negative_cosine"):
+            if self.negatives == "all" and getattr(self, name) != getattr(NegativesConfig, name):
+                raise InputError(f"{name} has no effect with negatives = all; choose other negatives")
 
 
 @settings
