@@ -9,6 +9,7 @@ little from those of the published weights in fp32, by their rounding.
 
 import argparse
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 
@@ -16,16 +17,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from minbert.download_checkpoint import resolve
+from minbert.errors import InputError
 from minbert.files import atomic_folder
+from multitask.cli.main import exit_code
 
 
 def main() -> None:
-    """Write the folder and say how large it is."""
+    """Write the folder and say how large it is. Raises InputError for a folder that is missing or named as another."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     parser.add_argument("--start", default="all-minilm-l6-v2")
     parser.add_argument("--data", type=Path, action="append", default=[])
     given = parser.parse_args()
+    names = [data.name for data in given.data]
+    for data in given.data:
+        if not data.is_dir() or names.count(data.name) > 1:
+            raise InputError(f"--data {data}: expected a folder, of a name that no other --data has")
     with atomic_folder(given.output) as folder:
         source = resolve(given.start)
         start = folder / "start"
@@ -44,4 +51,4 @@ def _half(tensor: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -31,10 +32,11 @@ from minbert.files import atomic_folder, read_text, write_text
 from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.tables import FileRow
+from multitask.data.tables import FileRow, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
-from multitask.tasks.read_examples import load_rows
+from multitask.tasks.read_examples import load_rows, read_examples
+from multitask.tasks.task import Task
 from studies.multitask_report.treebank_phrases import HELD_OUT_SPLITS, SENTENCE_COPIES, course_rows, write_course_rows
 
 NEAR = 0.7
@@ -97,9 +99,10 @@ def nearly_held_out(pairs: list[ScoredPair], held_out: Examples) -> NDArray[np.b
     return near
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return [*csv.DictReader(file, delimiter="\t")]
+def given_rows(task: Task, path: Path, *text: str) -> list[FileRow]:
+    """The rows of a file that has the task's label, and its texts in columns of these names."""
+    files = replace(task.files, text=text or task.files.text, id=None, format=Format())
+    return [*course_rows(task, read_examples(replace(task, files=files), RowsFrom(str(path)), labelled=True))]
 
 
 def without(rows: list[Row], seen: NDArray[np.bool_]) -> list[Row]:
@@ -129,11 +132,11 @@ def main() -> None:
     if given.phrases:
         rows["sentiment"] *= SENTENCE_COPIES
         known = {row["sentence"].lower() for row in rows["sentiment"]}
-        new = {row["phrase"].lower(): row for row in read(given.phrases) if row["phrase"].lower() not in known}
-        phrases = [{"sentence": row["phrase"], "sentiment": row["sentiment"]} for row in new.values()]
-        rows["sentiment"] += without(phrases, held_out.sentences_seen([row["sentence"] for row in phrases]))
+        phrases = given_rows(tasks["sentiment"], given.phrases, "phrase")
+        new = [*{row["sentence"].lower(): row for row in phrases if row["sentence"].lower() not in known}.values()]
+        rows["sentiment"] += without(new, held_out.sentences_seen([row["sentence"] for row in new]))
     if given.pairs:
-        pairs = [{key: row[key] for key in ("sentence1", "sentence2", "is_duplicate")} for row in read(given.pairs)]
+        pairs = given_rows(tasks["paraphrase"], given.pairs)
         # Not even one of the two questions may be held out: course files of other splits have them apart, too.
         seen = np.any([held_out.sentences_seen(column) for column in _columns(pairs)], axis=0)
         rows["paraphrase"] += without(pairs, seen)

@@ -53,6 +53,8 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--pairs", type=int, default=1408)
     options = parser.parse_args()
+    if options.pairs < 1:
+        raise InputError(f"--pairs is {options.pairs}; expected at least 1")
     write(options.senteval, options.output, options.pairs)
 
 

@@ -52,7 +52,7 @@ def _table(
         "Each task alone and all tasks together",
         _note(settings, tasks),
         (
-            *((Row.at({"alone": task}, f"{task} alone"), model) for task, model in alone.items()),
+            *((Row(f"alone={task}", f"{task} alone", {"alone": task}), model) for task, model in alone.items()),
             (Row("alone", "Each alone"), Node("ensemble", EnsembleConfig(), tuple(alone.values()), data)),
             *((Row.at({"scheduler": name}, f"Together, {name}"), model) for name, model in together.items()),
         ),

@@ -80,7 +80,8 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
 
 def course_rows(task: Task, examples: Examples) -> Iterator[FileRow]:
     """Rows as the course's files have them."""
-    for name, *texts, label in zip(examples.ids or (), *examples.sentences, examples.gold.tolist(), strict=True):
+    ids = examples.ids or map(str, range(len(examples)))
+    for name, *texts, label in zip(ids, *examples.sentences, examples.gold.tolist(), strict=True):
         yield {"id": name, **dict(zip(task.files.text, texts, strict=True)), str(task.files.label): f"{label:g}"}
 
 

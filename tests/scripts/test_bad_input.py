@@ -22,6 +22,8 @@ OTHERS = {
     "scripts.gpu_grid": (("sample", "2", "f", "--data", "d", "--seeds", "0"), "--seeds is 0; expected at least 1"),
     "scripts.more_data": (("d", "new", "--drawn", "-5"), "--drawn is -5; expected at least 1"),
     "scripts.published_runs": (("text.md", "new"), "text.md: no file of runs"),
+    "scripts.pairs_by_kind": (("d", "new", "--pairs", "0"), "--pairs is 0; expected at least 1"),
+    "scripts.gpu_inputs": (("new", "--data", "d/real"), "--data d/real: expected a folder, of a name that no other"),
 }
 """Other mistakes, and how their messages begin."""
 

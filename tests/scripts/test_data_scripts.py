@@ -68,6 +68,23 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
     assert (tmp_path / "out" / "sts-dev.csv").read_bytes() == (small_data / "sts-dev.csv").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--pairs", 'sentence1\tsentence2\tis_duplicate\n"Hello\tyou\t1\nwhat\t"now\t0\n', "given.tsv:2: "),
+        ("--pairs", "sentence1\tsentence2\nhello\tyou\n", "no column is_duplicate"),
+        ("--phrases", "phrase\tsentiment\nlovely\t9\n", "given.tsv:2: .*9"),
+    ],
+)
+def test_rows_that_a_training_would_refuse_are_refused(option, text, message, small_data, tmp_path, monkeypatch):
+    (tmp_path / "given.tsv").write_text(text)
+    arguments = [str(small_data), str(tmp_path / "out"), option, str(tmp_path / "given.tsv")]
+    monkeypatch.setattr(sys, "argv", ["more_data", *arguments])
+    with pytest.raises(InputError, match=message):
+        more_data.main()
+    assert not (tmp_path / "out").exists()
+
+
 def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch, capsys):
     dev, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("ids-sst", "quora"))
     test = rows(small_data / "sts-test-student.csv")[0]["sentence2"]

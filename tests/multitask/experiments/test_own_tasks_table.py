@@ -96,6 +96,14 @@ def results(work) -> TableResults:
     return results
 
 
+def test_tasks_whose_names_differ_in_case_are_two(tasks_file, tiny_encoder, tmp_path, capsys):
+    shutil.copytree(tasks_file.parent, tmp_path / "data")
+    declared = tmp_path / "data" / "tasks.toml"
+    declared.write_text(TASKS.replace("tasks.stars", "tasks.Topic"), encoding="utf-8")
+    assert main(arguments("plan", declared, tiny_encoder, tmp_path)) == 0
+    assert "Topic alone" in capsys.readouterr().out
+
+
 def test_rows_are_the_tasks_alone_and_together(work, results):
     assert tuple(row.key for row in results.table.rows) == ROWS
     assert results.table.columns == NAMES
