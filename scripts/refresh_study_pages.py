@@ -33,7 +33,7 @@ from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.tables import LOSS_NAMES
 from studies.gradient_paradigm.training_figures import decoupling_section, effects_of_components, long_section
 from studies.multitask_report.claims import EQUALITIES, LATER_ORDERINGS, ORDERINGS
-from studies.report.claims import SCORE, Claim, ClaimResults, Measure, fall, judge, last, last_score
+from studies.report.claims import SCORE, Claim, ClaimResults, Measure, covers, fall, judge, last, last_score
 from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN_PRUNED, PLACES, START_PRUNED, score_curves
 from studies.study import all_studies
@@ -107,7 +107,7 @@ def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
 
 
 def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
-    """The differences that contrasts.csv lists, with their values and 95% intervals."""
+    """The differences that contrasts.csv lists, with values and 95% intervals, and what these cover."""
     listed = pandas.read_csv(pages / "results" / "contrasts.csv", keep_default_na=False)
     found = []
     for one in listed.itertuples():
@@ -117,8 +117,8 @@ def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
             for key in (rows := list(filter(None, keys.split("; ")))):
                 weights[key] = weights.get(key, 0.0) + sign / len(rows)
         number = results.contrast(weights, MEASURES[one.measure])
-        found.append((number.value, *number.interval()))
-    return listed.assign(**dict(zip(("value", "low", "high"), np.round(found, 6).T, strict=True)))
+        found.append((*np.round((number.value, *number.interval()), 6), covers(number)))
+    return listed.assign(**dict(zip(("value", "low", "high", "covers"), zip(*found, strict=True), strict=True)))
 
 
 def all_costs(pages: Path = PAGES) -> pandas.DataFrame:
