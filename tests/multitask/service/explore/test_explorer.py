@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 import sys
+from dataclasses import replace
 from threading import Event
 
 import anyio
@@ -70,13 +71,16 @@ def test_rows_have_the_files_labels_and_the_models_predictions(dev_sets, models,
                 assert np.isnan(row.confidence)
 
 
-def test_texts_are_shown_without_the_words_that_predictions_add(models, small_data, tmp_path):
+def test_texts_are_shown_without_the_words_that_predictions_add(models, small_data, tmp_path, monkeypatch):
     declared = '[tasks.similarity]\nkind = "cosine"\nlabel = "similarity"\nrange = [0, 5]\nseparator = "\\t"\n'
     files = f'train = "{small_data}/sts-train.csv"\ndev = "{small_data}/sts-dev.csv"\n'
     (tmp_path / "tasks.toml").write_text(f'{declared}{files}text = ["sentence1", "a film: {{sentence2}}"]\n')
     model = models["one"]
+    declaration = load_tasks(tmp_path / "tasks.toml")["similarity"]
+    own = replace(model.tasks["similarity"], files=declaration.files)
+    monkeypatch.setitem(model.tasks, "similarity", own)
     rows = load_dev_sets({"one": model}, tmp_path / "tasks.toml", 5)["similarity"].rows["one"]
-    expected = model.predict("similarity", [(first, f"a film: {second}") for first, second in rows.texts])
+    expected = model.predict("similarity", [*rows.texts])
     assert [float(found) for found in rows.predicted] == pytest.approx([p.value for p in expected], abs=1e-2)
     examples = load_rows(load_tasks(small_data)["similarity"], "dev")
     assert rows.texts.tolist() == list(zip(*examples.sentences, strict=True))[:5]
