@@ -60,7 +60,7 @@ def build_problem(data: Path, batch_size: int) -> Pretraining:
     )
     module = nn.ModuleDict({"encoder": encoder.model, "projection": nn.Identity()})
     source = load_contrastive(SOURCE, data, config, encoder, module["projection"], None)
-    return Pretraining(module, StartModel(MODEL, data, encoder), {SOURCE: source}, None, config)
+    return Pretraining(module, StartModel(MODEL, data, encoder), encoder, {SOURCE: source}, None, config)
 
 
 class Alternate(TrainerCallback):

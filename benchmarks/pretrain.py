@@ -64,7 +64,7 @@ def prepare(
     projection = build_projection(config.projection, encoder.width)
     source = load_contrastive(SOURCE, data, config, encoder, projection, config.train_limit)
     module = nn.ModuleDict({"encoder": model, "projection": projection}).to(runtime.device).train()
-    return Pretraining(module, StartModel(shape, data, encoder), {SOURCE: source}, None, config)
+    return Pretraining(module, StartModel(shape, data, encoder), encoder, {SOURCE: source}, None, config)
 
 
 def updates(problem: Pretraining, sentences: int, count: int) -> list[Update]:
