@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Computes the tables of scripts/gpu_tables.txt on one GPU, and packs the runs of a line when it is finished or stopped:
 #   scripts/gpu_tables.sh INPUTS DATA OUTPUT [SEEDS] [WORKERS] [MINUTES] [OPTION...]
-# INPUTS is a folder of `python -m scripts.gpu_inputs`, DATA the name of an archive in it, SEEDS a number, WORKERS that of
-# processes: about as many as cores. An archive `senteval` has SentEval's tasks. Further options go to `python -m scripts.gpu_grid`, which says what to do with OUTPUT,
-# e.g. --device cpu --epoch-size 16. A second call with the same OUTPUT goes on: finished stages are found again. TABLES
-# names another list; PYTHON the Python, as in gpu_best.sh.
+# INPUTS is a folder of `python -m scripts.gpu_inputs`, DATA the name of an archive in it, and an archive `senteval` has
+# SentEval's tasks. SEEDS is a number, WORKERS that of processes: about as many as cores. Further options go to
+# `python -m scripts.gpu_grid`, which says what to do with OUTPUT, e.g. --device cpu --epoch-size 16. A second call with
+# the same OUTPUT goes on: finished stages are found again. TABLES names another list; PYTHON the Python, as in
+# gpu_best.sh.
 # The project must be installed there: `pip install --no-deps --no-build-isolation -e .` needs no network.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

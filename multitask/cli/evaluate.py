@@ -73,6 +73,8 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
         if self.suite != "multitask" and (self.task or self.input or self.details or of_input):
             names = "--task, --input, --text, --label, --separator and --details"
             raise InputError(f"{names} are for the tasks' own scores, not for --suite {self.suite}")
+        if self.input is not None and self.split != "dev":
+            raise InputError("--split is for the tasks' own sets, not for --input; leave one out")
         if self.input is None and of_input:
             raise InputError("--text, --label and --separator need --input; without it the tasks' own sets are scored")
 

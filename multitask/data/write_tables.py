@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -94,12 +95,13 @@ def _parquet_writer(
 
 
 def _loses(value: Any, copy: Any) -> bool:
-    """Whether a value has a field that its copy lacks, or a number that was cut to a whole one."""
+    """Whether a value has a field that its copy lacks, or was cut to a whole number or a date."""
     if isinstance(value, dict):
         return any(part is not None and _loses(part, (copy or {}).get(name, ...)) for name, part in value.items())
     if isinstance(value, list | tuple) and isinstance(copy, list):
         return any(map(_loses, value, copy))
-    return copy is ... or (isinstance(value, float) and isinstance(copy, int) and value != copy)
+    cut = isinstance(value, float) and isinstance(copy, int) and value != copy
+    return copy is ... or cut or (isinstance(value, datetime) and not isinstance(copy, datetime))
 
 
 def check_output(path: Path) -> None:

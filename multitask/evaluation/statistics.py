@@ -51,8 +51,8 @@ POWER = 0.8
 """The probability with which a test shows an effect that it "could have shown" (Cohen 1988)."""
 SEED = 0
 ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
-LEAST_BEYOND = 10
-"""Draws beyond each end of an interval: strict levels take more draws than there are resamples."""
+LEAST_BEYOND, MOST_TIMES = 10, 100
+"""Draws beyond each end of an interval: strict levels take more draws than there are resamples, up to so many times."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class Uncertain:
         if np.isnan(self.value) or not len(self.draws):
             return np.nan, np.nan
         beyond = level / 2 * len(self.draws)
-        draws = self._draws(ceil(LEAST_BEYOND / beyond)) if self.error and beyond < LEAST_BEYOND else self.draws
+        times = min(ceil(LEAST_BEYOND / beyond), MOST_TIMES)
+        draws = self._draws(times) if self.error and times > 1 else self.draws
         low, high = np.quantile(draws, (level / 2, 1 - level / 2), method="hazen")  # as `_student` has its values
         return float(low), float(high)
 
@@ -114,14 +115,14 @@ class Uncertain:
 
     def p_value(self) -> float:
         """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1) if seeds do not vary."""
-        if self.error:
+        if self.error and len(self.draws):
             below = student.cdf(-self.examples[~np.isnan(self.examples)] / self.error, self.degrees).mean()
             return float(2 * min(below, 1 - below))
         fewest = min(np.count_nonzero(self.draws <= ROUNDING), np.count_nonzero(self.draws >= -ROUNDING))
         return float(min(1.0, 2 * (fewest + 1) / (len(self.draws) + 1)))
 
 
-@lru_cache
+@lru_cache(maxsize=8)  # a million values each at most
 def _student(degrees: float, size: int) -> Values:
     """Values of Student's distribution at equal steps of probability, in random order, [size]."""
     values: Values = student.ppf((np.arange(size) + 0.5) / size, degrees)

@@ -279,7 +279,9 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     if has_heads(folder):
         return MultitaskModel.load(folder, keep_layers=True)
     if (reason := beyond_encoder(folder)) is not None:
-        raise InputError(f"{reason}, so scores of the encoder alone are not the model's; take `evaluate --suite`")
+        raise InputError(
+            f"{reason}, so the encoder alone is not the model: it scores no tasks (`evaluate --suite` computes all)"
+        )
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
     return MultitaskModel(SentenceEncoder.read(folder), scored, HeadsConfig(sharing="none")).eval()
 

@@ -160,7 +160,10 @@ class Finetuning(SourceTraining):
         device = model.encoder.runtime.device
         self.scheduler = build_scheduler(config, device)
         if self.scheduler.ignores_weights and len({*self.scheduler.weights.values()}) > 1:
-            logger.warning("the tasks' weights have no effect with the scheduler %s", config.scheduler.name)
+            name = config.scheduler.name
+            logger.warning("the direction of the encoder's update does not depend on the tasks' weights with %s", name)
+        if config.regularisation.r_drop_weight and config.encoder_dropout == config.heads.dropout == 0:
+            logger.warning("r_drop_weight has no effect without dropout, in the heads or within the encoder")
         module = nn.ModuleDict({"encoder": model.encoder.model, "heads": model.heads, "scheduler": self.scheduler})
         sources = {name: TaskSource(model, name, split, config.matryoshka) for name, split in training.items()}
         super().__init__(module, model.encoder, sources)

@@ -73,8 +73,6 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         regularisation = self.regularisation
         if self.accumulate > 1 and (regularisation.smart_weight or regularisation.r_drop_weight):
             raise InputError(f"accumulate is {self.accumulate}; expected 1 with smart_weight or r_drop_weight")
-        if regularisation.r_drop_weight and self.encoder_dropout == self.heads.dropout == 0:
-            raise InputError("r_drop_weight has no effect without dropout; set dropout or encoder_dropout above 0")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")

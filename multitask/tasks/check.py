@@ -167,8 +167,8 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as too long.
 
     Raises:
-        InputError: the folder is missing, or holds none of the known files or a tasks file and none of the course's
-            tasks; or the tasks file is not valid.
+        InputError: the folder is missing, has none of the known files, or has a tasks file and no files of the
+            course's tasks; or the tasks file is not valid.
     """
     declared = data.suffix == ".toml"
     if not declared and not data.exists():

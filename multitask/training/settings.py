@@ -121,10 +121,6 @@ class RegularisationConfig:
     """R-Drop (arXiv 2106.14448): weight of how far apart the outputs of two passes with different dropout are. 0
     switches it off. It needs dropout, in the heads or within the encoder."""
 
-    def __post_init__(self) -> None:
-        if not self.smart_weight and self.smart_radius != RegularisationConfig.smart_radius:
-            raise InputError("smart_radius has no effect without smart_weight; set both")
-
 
 @settings
 class MaskingConfig:

@@ -15,7 +15,7 @@ class HardNegatives:
     """Which of the texts near an anchor are its negatives."""
 
     ranks: tuple[int, ...] = (0, 50)
-    """Two numbers: which of the texts nearest to an anchor can be its negatives, known positives left out. `5 50` skips
+    """Two numbers: which of the texts nearest to an anchor, without known positives, can be its negatives. `5 50` skips
     the five nearest and stops after the fiftieth."""
     margin: AtLeastZero | None = None
     """A negative's cosine with the anchor is lower than the positives' cosines by at least this much."""

@@ -65,7 +65,7 @@ class Scheduler(nn.Module):
     @classmethod
     def notes(cls) -> list[str]:
         """Further paragraphs of its description."""
-        cancel = ["Task weights: without effect, as the update does not depend on the scale of each loss."]
+        cancel = ["Task weights: the direction of the encoder's update does not depend on them."]
         return [f"Gradient accumulation: {'possible' if cls.accumulates else 'none'}", *cancel * cls.ignores_weights]
 
     def arguments(self) -> dict[str, Any]:

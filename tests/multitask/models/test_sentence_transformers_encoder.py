@@ -116,7 +116,7 @@ def test_a_training_says_which_modules_it_leaves_out_and_dev_scores_without_them
     assert [message.partition(";")[0] for message in caplog.messages] == [
         f"{tmp_path / 'modules.json'}: has the modules Transformer, Pooling, Dense"
     ] * dense
-    with pytest.raises(InputError, match="Pooling, Dense, so scores") if dense else nullcontext():
+    with pytest.raises(InputError, match="Pooling, Dense, so the encoder alone") if dense else nullcontext():
         load_model(tmp_path, {})
 
 

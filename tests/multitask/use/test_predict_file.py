@@ -508,10 +508,13 @@ def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
         ),
         ({"k": 1}, {"k": 2.0}, {"k": 2.75}),
         (5, 6.0, 19.99),
+        (datetime.date(2020, 1, 1), None, datetime.datetime(2020, 1, 1, 5, 6)),
     ],
 )
 def test_what_the_type_of_the_first_rows_cannot_hold_is_not_lost(tmp_path, first, second, last):
-    lost = pytest.raises(InputError, match=r"meta has a value that the type of the first rows \((int|struct).*; write")
+    lost = pytest.raises(
+        InputError, match=r"meta has a value that the type of the first rows \((int|struct|date).*; write"
+    )
     with lost, table_writer(tmp_path / "o.parquet", ["meta"]) as write:
         write([{"meta": first}])
         write([{"meta": None}, {"meta": second}])
