@@ -12,11 +12,13 @@ process that wants the same artefact waits for the first.
 """
 
 import errno
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +234,9 @@ class Run:
 
         Files whose size and time of change are as they were are not read.
         """
-        for path in self.folder.rglob("*"):
-            refuse_link(path)
+        for folder, *names in os.walk(self.folder):  # passes over state/, which another process may be removing
+            for name in chain(*names):
+                refuse_link(Path(folder, name))
         for name, vouched in self._completed().files.items():
             path = self.folder / name
             stat = path.stat() if path.is_file() else None

@@ -42,7 +42,7 @@ def kill_until_done(
             del running[process]
             code = os.waitstatus_to_exitcode(status)
             if code not in (0, -number, 128 + number):
-                raise SystemExit(f"signal {number} ended with {code}; see {folder}.ended")
+                raise SystemExit(f"signal {number} ended with {code}; see {world.told(folder, process)}")
             if code:  # otherwise it ended before the signal came
                 killed[signal.Signals(number).name] += 1
                 running |= [started()]

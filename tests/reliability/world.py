@@ -99,18 +99,20 @@ def begin(work: Callable[[], Ended], folder: Path) -> int:
         os.chdir(folder)
         ended = work()
     finally:
-        _told(folder).write_text(json.dumps(ended))
+        told(folder, os.getpid()).write_text(json.dumps(ended))
         os._exit(ended[0])
 
 
 def in_child(work: Callable[[], Ended], folder: Path) -> Ended:
     """Do the work in a forked process, and wait for it."""
-    os.waitpid(begin(work, folder), 0)
-    return tuple(json.loads(_told(folder).read_text()))
+    process = begin(work, folder)
+    os.waitpid(process, 0)
+    return tuple(json.loads(told(folder, process).read_text()))
 
 
-def _told(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.ended")
+def told(folder: Path, process: int) -> Path:
+    """The file of how a process ended."""
+    return folder.with_name(f"{folder.name}-{process}.ended")
 
 
 def copy(world: Path, target: Path) -> Path:

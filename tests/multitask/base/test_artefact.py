@@ -300,6 +300,20 @@ def test_damage_to_any_file_of_a_complete_run_is_refused_wherever_it_is_used(tmp
             use()
 
 
+def test_a_state_that_the_process_that_ended_the_run_is_removing_is_no_damage(tmp_path, monkeypatch):
+    run = complete(tmp_path)
+    (run.folder / "state").mkdir()
+    scan = os.scandir
+
+    def removed_meanwhile(path="."):
+        if Path(path).name == "state":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", removed_meanwhile)
+    run.check()
+
+
 def test_a_copy_with_new_times_and_what_is_added_later_are_nobodys_damage(tmp_path):
     artefact = complete(tmp_path)
     write_json(artefact.folder / "checkpoints" / "step-0000001" / "evaluation-dev.json", {})
