@@ -153,8 +153,8 @@ class Combined:
         """
         fails = verdict == "equivalent or opposite"
         by_failing = self.opposite is None and (fails if self.every else not verdict.startswith("shown"))
-        shown = (True, False) if verdict == "open" else (not by_failing,)
-        each = min(self._part_level(level, show) for show in shown)
+        directions = (True, False) if verdict == "open" else (not by_failing,)
+        each = min(self._part_level(level, show) for show in directions)
 
         def sure(part: "Statement") -> float:
             return -part.fails_by(each) if by_failing else part.holds_by(each)

@@ -51,6 +51,16 @@ def test_all_rows_of_a_preset_begin_with_one_start(name):
     assert {parent for node in nodes for parent in node.parents if isinstance(parent, Weights)} == {recipes.start}
 
 
+def test_trainings_of_medium_take_a_thousand_steps():
+    multitask, recovery = PRESETS["medium"].multitask, PRESETS["medium"].recovery
+    assert multitask.epoch_size and recovery.train_limit
+    steps = [epochs * (rows // batch) for epochs, rows, batch in (
+        (multitask.epochs, multitask.epoch_size, multitask.batch_size),
+        (recovery.epochs, recovery.train_limit, recovery.batch_size),
+    )]  # fmt: skip
+    assert steps == [1000, 1000]
+
+
 def ensemble(recipes: Recipes) -> Node:
     return next(e.models["ensemble-dev"] for e in all_experiments(recipes) if e.table.key == "2")
 
