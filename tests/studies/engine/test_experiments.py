@@ -53,7 +53,8 @@ def test_all_rows_of_a_preset_begin_with_one_start(name):
 
 def test_trainings_of_medium_take_a_thousand_steps():
     multitask, recovery = PRESETS["medium"].multitask, PRESETS["medium"].recovery
-    assert multitask.epoch_size and recovery.train_limit
+    assert multitask.epoch_size
+    assert recovery.train_limit
     steps = [epochs * (rows // batch) for epochs, rows, batch in (
         (multitask.epochs, multitask.epoch_size, multitask.batch_size),
         (recovery.epochs, recovery.train_limit, recovery.batch_size),
