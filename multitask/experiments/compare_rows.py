@@ -137,8 +137,10 @@ class TableResults:
         return [curve for run in self.scored(row, self.tasks(column)) if (curve := run.curve_by_step(column))]
 
     def heading(self, column: str) -> str:
-        """A column's title."""
-        return f"{capitalized(column)} {TABLE_MEASURES.get(self.measures.get(column, ''), '')}".rstrip()
+        """A column's title, which no other one has."""
+        alike = [name for name in self.table.score_columns if capitalized(name) == capitalized(column)]
+        name = capitalized(column) if len(alike) < 2 else column
+        return f"{name} {TABLE_MEASURES.get(self.measures.get(column, ''), '')}".rstrip()
 
     @cached_property
     def measures(self) -> dict[str, str]:

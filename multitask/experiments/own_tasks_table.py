@@ -45,15 +45,24 @@ def _table(
     def finetuned(**changed: Any) -> Node:
         return Node("finetune", replace(settings, new_heads=True, **changed), (start,), data)
 
-    alone = {task: finetuned(tasks=(task,), task_weights=None, conflicts_every=None) for task in settings.tasks}
+    def for_one(task: Task) -> Node:
+        """A training without the settings that are for other tasks, or for several."""
+        ordinal = tuple(name for name in settings.ordinal if name == task.name)
+        patience = settings.patience if task.selects else None
+        return finetuned(
+            tasks=(task.name,), ordinal=ordinal, patience=patience, task_weights=None, conflicts_every=None
+        )
+
+    alone = {name: for_one(task) for name, task in tasks.items()}
     together = {text: finetuned(scheduler=_scheduler(text)) for text in schedulers}
+    united = "Each task alone" if "Each" in tasks else "Each alone"
     return experiment(
         OWN_TASKS,
         "Each task alone and all tasks together",
-        _note(settings, tasks),
+        _note(settings, tasks, united),
         (
             *((Row(f"alone={task}", f"{task} alone", {"alone": task}), model) for task, model in alone.items()),
-            (Row("alone", "Each alone"), Node("ensemble", EnsembleConfig(), tuple(alone.values()), data)),
+            (Row("alone", united), Node("ensemble", EnsembleConfig(), tuple(alone.values()), data)),
             *((Row.at({"scheduler": name}, f"Together, {name}"), model) for name, model in together.items()),
         ),
         reference="alone",
@@ -61,12 +70,12 @@ def _table(
     )
 
 
-def _note(settings: FinetuneConfig, tasks: Mapping[str, Task]) -> str:
+def _note(settings: FinetuneConfig, tasks: Mapping[str, Task], united: str) -> str:
     epochs = "one epoch" if settings.epochs == 1 else f"{settings.epochs} epochs"
     left_out = [name for name, task in tasks.items() if not task.selects]
     return (
         f"Every row trains for {epochs} of {settings.epoch_size:,} examples of each task; sampling by size takes as "
-        'many in all, with more of larger sets. A model of one task is scored on that task only. "Each alone", the '
+        f'many in all, with more of larger sets. A model of one task is scored on that task only. "{united}", the '
         "reference row, unites these models: each task has an encoder of its own, kept from the epoch that is best for "
         "that task. The differences to it are what one model for all tasks gains or loses."
         + (f" Overall leaves out {', '.join(left_out)}, because lower scores are better there." if left_out else "")
@@ -82,12 +91,15 @@ def _scheduler(text: str) -> SchedulerConfig:
 
 def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
     """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
-    if "all" in names:
-        return [name for name in SCHEDULERS if _problem(settings, name) is None]
+    found: list[str] = []
     for name in names:
-        if problem := _problem(settings, name):
+        if name == "all":
+            found += [each for each in SCHEDULERS if _problem(settings, each) is None]
+        elif problem := _problem(settings, name):
             raise InputError(f"--schedulers: {problem}")
-    return list(dict.fromkeys(names))
+        else:
+            found.append(name)
+    return list(dict.fromkeys(found))
 
 
 def _problem(settings: FinetuneConfig, name: str) -> InputError | None:

@@ -27,6 +27,7 @@ TASKS = """
 kind = "classification"
 text = "text"
 label = "topic"
+labels = ["food", "music"]
 metric = "macro_f1"
 train = "train.jsonl"
 dev = "dev.jsonl"
@@ -77,8 +78,9 @@ def tasks_file(tmp_path_factory) -> Path:
 
 def arguments(command: str, tasks_file: Path, tiny_encoder: Path, work: Path, *more: object) -> list[str]:
     given = ("--tasks-file", tasks_file, "--start", tiny_encoder, "--runs", work / "runs", "--device", "cpu")
-    settings = ("--epochs", 2, "--learning-rate", 1e-3, "--conflicts-every", 1, "--schedulers", "average", "pcgrad")
-    return [str(part) for part in ("experiments", command, *given, *settings, *more)]
+    settings = ("--epochs", 2, "--learning-rate", 1e-3, "--conflicts-every", 1, "--patience", 9, "--ordinal", "topic")
+    schedulers = ("--schedulers", "average", "pcgrad")
+    return [str(part) for part in ("experiments", command, *given, *settings, *schedulers, *more)]
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +98,17 @@ def results(work) -> TableResults:
     return results
 
 
-def test_tasks_whose_names_differ_in_case_are_two(tasks_file, tiny_encoder, tmp_path, capsys):
+@pytest.mark.parametrize(("name", "united"), [("Topic", "Each alone"), ("Each", "Each task alone")])
+def test_names_that_differ_in_case_or_are_part_of_a_label_are_of_two_rows(
+    name, united, tasks_file, tiny_encoder, tmp_path, capsys
+):
     shutil.copytree(tasks_file.parent, tmp_path / "data")
     declared = tmp_path / "data" / "tasks.toml"
-    declared.write_text(TASKS.replace("tasks.stars", "tasks.Topic"), encoding="utf-8")
+    declared.write_text(TASKS.replace("tasks.stars", f"tasks.{name}"), encoding="utf-8")
     assert main(arguments("plan", declared, tiny_encoder, tmp_path)) == 0
-    assert "Topic alone" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{name} alone" in shown
+    assert united in shown
 
 
 def test_rows_are_the_tasks_alone_and_together(work, results):
@@ -231,9 +238,9 @@ def test_the_report_is_written_again_and_says_what_is_undefined(work, tmp_path):
 
 def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(tasks_file, tiny_encoder, tmp_path, capsys):
     given = arguments("plan", tasks_file, tiny_encoder, tmp_path)
-    assert main([*given[: given.index("--schedulers")], "--schedulers", "all"]) == 0
+    assert main([*given[: given.index("--schedulers")], "--schedulers", "all", "pcgrad:reduction=sum"]) == 0
     shown = capsys.readouterr().out
-    for name in ("average", "epoch_round_robin", "annealed", "mgda", "random"):
+    for name in ("average", "epoch_round_robin", "annealed", "mgda", "random", "pcgrad:reduction=sum"):
         assert f"Together, {name} " in shown
     assert "Together, single" not in shown
 
@@ -244,6 +251,7 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(tasks_
         ("--tasks topic", "FILE: a table compares two or more tasks; for one use `multitask finetune`"),
         ("--scheduler pcgrad", "--scheduler is not for a table; it takes --tasks, --schedulers and --seeds"),
         ("--schedulers averge", '--schedulers: unknown scheduler "averge"; expected one of: aligned_mtl, annealed, '),
+        ("--schedulers all averge", '--schedulers: unknown scheduler "averge"; expected one of: aligned_mtl'),
         ("--schedulers single", "--schedulers: scheduler single trains one task; name only one of topic, tags, stars"),
     ],
 )

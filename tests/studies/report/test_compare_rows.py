@@ -38,6 +38,11 @@ def gradient(tmp_path_factory) -> TableResults:
     return results
 
 
+def test_tasks_whose_names_differ_in_case_have_different_headings(gradient):
+    alike = replace(gradient, runs={}, table=replace(gradient.table, columns=("topic", "Topic", "urgency")))
+    assert [*map(alike.heading, alike.table.score_columns)] == ["Overall", "topic", "Topic", "Urgency"]
+
+
 def test_other_rows_change_no_contrast(gradient):
     rows = gradient.table.rows[:2]
     weights = {rows[0].key: 1, rows[1].key: -1}
