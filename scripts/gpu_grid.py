@@ -11,9 +11,10 @@ unpacks them, and `multitask report PRESET --runs RUNS` needs no model.
 import argparse
 import sys
 from pathlib import Path
+from typing import get_args
 
 from minbert.errors import InputError
-from multitask.base.options import RunOptions
+from multitask.base.options import Device, RunOptions
 from multitask.cli.main import exit_code
 from multitask.experiments.engines import local_engine
 from multitask.experiments.grid import run_preset
@@ -35,7 +36,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", choices=get_args(Device), default="auto")
     parser.add_argument("--epoch-size", type=int)
     parser.add_argument("--suites-data", type=Path)
     given = parser.parse_args()

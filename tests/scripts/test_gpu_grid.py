@@ -3,6 +3,7 @@
 import errno
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,19 @@ def test_finished_rows_are_packed_however_the_grid_ends(end, tmp_path, monkeypat
     unpack(file, tmp_path / "unpacked")
     folders = {path.name for path in runs.glob("*/")}
     assert {path.name for path in (tmp_path / "unpacked").glob("*/")} == folders
+
+
+def test_suites_are_read_from_the_given_folder(tmp_path, monkeypatch):
+    def run(preset, *_):
+        [table] = preset.experiments
+        scored = [table.evaluation(model) for model in table.models.values()]
+        assert {(node.stage, node.data) for node in scored} == {("suites", Path("elsewhere"))}
+        return Record()
+
+    arguments = ["--data", "d", "--suites-data", "elsewhere", "--runs", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["gpu_grid", "small", "objectives-suites", "f", *arguments])
+    monkeypatch.setattr(gpu_grid, "run_preset", run)
+    assert gpu_grid.main() == 0
 
 
 def test_a_grid_that_is_stopped_before_its_first_record_says_so(tmp_path, monkeypatch):
