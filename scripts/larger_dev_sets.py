@@ -10,10 +10,10 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from typing import get_args
 
 from minbert.files import atomic_folder
 from multitask.cli.main import exit_code
-from multitask.data.tables import FileRow
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
@@ -35,14 +35,11 @@ def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]
             training, moved = parts[name]
             dev = [*course_rows(task, load_rows(task, "dev")), *course_rows(task, rows[name].take(moved))]
             sizes[name] = len(training), len(dev)
-            parts_of: dict[Split, list[FileRow]] = {
-                "train": [*course_rows(task, rows[name].take(training))],
-                "dev": dev,
-            }
-            for split, written in parts_of.items():
-                write_course_rows(temporary / Path(task.files.splits[split].file).name, task, written)
-            test = Path(task.files.splits["test"].file)
-            shutil.copyfile(test, temporary / test.name)
+            train_file, dev_file, test_file = (Path(task.files.splits[split].file) for split in get_args(Split))
+            kept = [*course_rows(task, rows[name].take(training))]
+            write_course_rows(temporary / train_file.name, task, kept)
+            write_course_rows(temporary / dev_file.name, task, dev)
+            shutil.copyfile(test_file, temporary / test_file.name)
     return sizes
 
 

@@ -110,7 +110,8 @@ class GridProgress:
 
     def _times(self) -> str:
         left = self.seconds_left()
-        return f"{_clock(time.monotonic() - self.began)} so far" + ("" if left is None else f", {_clock(left)} left")
+        so_far = f"{tqdm.format_interval(time.monotonic() - self.began)} so far"
+        return so_far if left is None else f"{so_far}, {tqdm.format_interval(left)} left"
 
     def _show(self) -> None:
         if not self.bar.disable:
@@ -120,10 +121,6 @@ class GridProgress:
     def _refresh(self) -> None:
         while not self.over.wait(SECONDS_BETWEEN_REFRESHES):
             self._show()
-
-
-def _clock(seconds: float) -> str:
-    return "{}:{:02d}".format(*divmod(round(seconds), 60))
 
 
 LOGS = "logs"

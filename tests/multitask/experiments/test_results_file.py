@@ -134,5 +134,5 @@ def test_what_is_left_is_what_stages_of_the_same_kind_took(recipes, monkeypatch,
         assert progress.seconds_left() == (0 + 10) / 2
         progress.left_out(scored[1])
         assert progress.seconds_left() == 0
-    assert caplog.messages[0] == "[1/4] finetune: 30 s (0:30 so far, 0:30 left)"
-    assert caplog.messages[1].startswith("[2/4] first: failed: bad luck (0:40 so far")
+    assert caplog.messages[0] == "[1/4] finetune: 30 s (00:30 so far, 00:30 left)"
+    assert caplog.messages[1].startswith("[2/4] first: failed: bad luck (00:40 so far")
