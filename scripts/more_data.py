@@ -33,6 +33,8 @@ from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow, Format, RowsFrom
+from multitask.evaluation.suite_data import read_sts, read_table
+from multitask.evaluation.suite_sets import SETS
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import load_rows, read_examples
@@ -41,7 +43,7 @@ from studies.multitask_report.treebank_phrases import HELD_OUT_SPLITS, SENTENCE_
 
 NEAR = 0.7
 """Share of common words, of all words of two sentences, from which they count as nearly the same."""
-SETS = ("STS12", "STS13", "STS14", "STS15", "STS16")
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 SICK = ("SICK_train", "SICK_trial", "SICK_test_annotated")
 
 ScoredPair = tuple[str, str, float]
@@ -49,21 +51,16 @@ Row = TypeVar("Row")
 
 
 def scored_pairs(senteval: Path) -> Iterator[ScoredPair]:
-    """The pairs of STS12 to STS16 and of SICK, with similarities from 0 to 5."""
-    for name in SETS:
+    """The pairs of STS12 to STS16 and of SICK, with similarities from 0 to 5. Raises InputError for a damaged file."""
+    for name in STS:
         for gold in sorted((senteval / "STS" / f"{name}-en-test").glob("STS.gs.*.txt")):
             texts = gold.with_name(gold.name.replace(".gs.", ".input."))
             if texts.exists():  # not for the file of all sets
-                lines = zip(_lines(gold), _lines(texts), strict=True)
-                yield from ((*text.split("\t")[:2], float(score)) for score, text in lines if score.strip())
-    for name in SICK:
-        for line in _lines(senteval / "SICK" / f"{name}.txt")[1:]:
-            _, first, second, relatedness, *_ = line.split("\t")
-            yield first, second, (float(relatedness) - 1) * 1.25
-
-
-def _lines(path: Path) -> list[str]:
-    return [line.rstrip("\r") for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
+                rows = read_sts([texts, gold])
+                yield from zip(*rows.columns, rows.labels.tolist(), strict=True)
+    [relatedness] = (entry.table for entry in SETS["sts"] if entry.name == "SICKRelatedness")
+    rows = read_table([senteval / "SICK" / f"{name}.txt" for name in SICK], **relatedness)
+    yield from zip(*rows.columns, ((rows.labels - 1) * 1.25).tolist(), strict=True)
 
 
 def words(texts: list[str], vocabulary: dict[str, int], width: int) -> csr_matrix:
@@ -87,10 +84,10 @@ def _shared(first: csr_matrix, second: csr_matrix) -> NDArray[np.float64]:
 
 def nearly_held_out(pairs: list[ScoredPair], held_out: Examples) -> NDArray[np.bool_]:
     """Which pairs nearly equal a held-out pair, in either order  # [pairs]."""
-    columns = [[pair[side] for pair in pairs] for side in (0, 1)]
+    columns = [[first for first, _, _ in pairs], [second for _, second, _ in pairs]]
     width = len({word for text in chain(*columns, *held_out.sentences) for word in _words(text)})
     vocabulary: dict[str, int] = {}
-    a, b, c, d = (words([*texts], vocabulary, width) for texts in (*columns, *held_out.sentences))
+    a, b, c, d = (words(list(texts), vocabulary, width) for texts in (*columns, *held_out.sentences))
     near = np.zeros(len(pairs), bool)
     for start in range(0, len(pairs), 500):
         part = slice(start, start + 500)

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from scripts.refresh_study_pages import PAGES
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:
     """Write a file of results and the frame of scores. Raises InputError if the report lacks a table."""
     new = [*map(Results.load(report / "results.parquet").table, keys)]
+    new_scores = GridFrames.load(report / SCORES).of_tables(keys)
     for place, table in enumerate(new):
         lines = table.lines.assign(**{name: table.lines[name].map(without_folders) for name in ("start", "data")})
         described = replace(table.description, start=without_folders(table.description.start))
@@ -44,7 +46,7 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
     Results(tuple({table.description.table: table for table in (*earlier, *new)}.values())).save(file)
     scores = file.parent / "scores" / file.name
     published = GridFrames.load(scores) if scores.is_file() else None
-    _united(GridFrames.load(report / SCORES).of_tables(keys), published, file.stem).save_scores(scores)
+    _united(new_scores, published, file.stem).save_scores(scores)
 
 
 def _united(new: GridFrames, earlier: GridFrames | None, name: str) -> GridFrames:
@@ -102,7 +104,7 @@ def _copy_without_model(run: Run, copy: Path) -> None:
     if (copy / "best.json").is_file():
         write_json(copy / "best.json", {})
     if (copy / "predictions.npz").is_file():
-        arrays = read_arrays(copy / "predictions.npz")
+        arrays: dict[str, Any] = read_arrays(copy / "predictions.npz")
         for name in [name for name in arrays if name.endswith("_predictions")]:
             arrays[name] = arrays[name].astype(np.float16).astype(arrays[name].dtype)
         np.savez(copy / "predictions.npz", **arrays)
@@ -118,6 +120,13 @@ def main() -> None:
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--preset", default="small")
     options = parser.parse_args()
+    if options.runs is not None:
+        computed = [table.key for table in PresetRecord.read(options.runs, options.preset).tables]
+        if missing := [key for key in options.tables if key not in computed]:
+            raise InputError(
+                f"{options.runs}: the preset {options.preset} has no table {', '.join(missing)}; it has "
+                f"{', '.join(computed)}"
+            )
     publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
     if options.runs is not None:
         publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables)

@@ -23,6 +23,7 @@ from multitask.experiments.results_file import Results, TableScores, scores_as_d
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
 from multitask.stages.settings import HELD_OUT
 from multitask.tasks import MAIN_TASKS
+from scripts import publish_results
 from scripts.publish_results import publish, publish_runs
 from scripts.published_runs import unpack
 from scripts.refresh_study_pages import FIGURES, PAGES, all_contrasts, all_costs, all_verdicts, claims, with_verdicts
@@ -285,6 +286,26 @@ def test_tables_that_are_not_named_stay_as_they_are_published(report, tmp_path):
     assert {of.table.key for of in without_answers(tmp_path).tables if of.runs} == {"objectives", "gradient"}
     with pytest.raises(InputError, match="no table u"):
         publish(report[1], file, ["u"])
+    (report[1] / SCORES).rename(tmp_path / SCORES)
+    with pytest.raises(InputError, match=r"scores\.parquet: no such file"):
+        publish(report[1], tmp_path / "half.parquet", ["gradient"])
+    (tmp_path / SCORES).rename(report[1] / SCORES)
+    assert not (tmp_path / "half.parquet").exists()
+
+
+def test_runs_that_lack_a_table_are_refused_before_anything_is_published(report, tmp_path, monkeypatch):
+    runs = shutil.copytree(report[0].folder, tmp_path / "runs")
+    record = PresetRecord.read(runs, "sample")
+    of_one = tuple(run for run in record.runs if run.table == "objectives")
+    replace(record, tables=tuple(of for of in record.tables if of.key == "objectives"), runs=of_one).write(runs)
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(publish_results, "PAGES", tmp_path)
+    monkeypatch.setattr(publish_results, "PUBLISHED", tmp_path)
+    options = ["--runs", str(runs), "--preset", "sample"]
+    monkeypatch.setattr("sys.argv", ["publish_results", str(report[1]), "new", "objectives", "gradient", *options])
+    with pytest.raises(InputError, match="runs: the preset sample has no table gradient; it has objectives"):
+        publish_results.main()
+    assert not [*(tmp_path / "results").iterdir()]
 
 
 def test_trials_of_the_best_recipe_have_every_column():

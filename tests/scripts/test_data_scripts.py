@@ -85,6 +85,16 @@ def test_rows_that_a_training_would_refuse_are_refused(option, text, message, sm
     assert not (tmp_path / "out").exists()
 
 
+def test_a_damaged_file_of_senteval_is_named_with_its_line(small_data, tmp_path, monkeypatch):
+    (tmp_path / "SICK").mkdir()
+    for name in more_data.SICK:
+        (tmp_path / "SICK" / f"{name}.txt").write_text("a\tb\tc\trelatedness_score\te\n1\tan owl\ta bird\n")
+    arguments = [str(small_data), str(tmp_path / "out"), "--senteval", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["more_data", *arguments])
+    with pytest.raises(InputError, match=r"SICK_train.txt:2: the line has 3 fields; expected 5"):
+        more_data.main()
+
+
 def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch, capsys):
     dev, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("ids-sst", "quora"))
     test = rows(small_data / "sts-test-student.csv")[0]["sentence2"]
