@@ -13,7 +13,7 @@ step of ours includes packing it.
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,8 +25,8 @@ from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
-    losses,
 )
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import nn
 from transformers import TrainerCallback
 from transformers.utils import logging
@@ -83,7 +83,7 @@ class Alternate(TrainerCallback):
 
 
 @torch.no_grad()
-def same_losses(ours: OurLoop, update: tuple[Batch, ...], theirs: nn.Module, sentences: list[str]) -> str:
+def same_losses(ours: OurLoop, update: tuple[Batch, ...], theirs: Any, sentences: Sequence[str]) -> str:
     """Both losses of a batch without dropout; AssertionError if they differ."""
     ours.problem.module.eval()
     theirs.model.eval()
@@ -111,7 +111,7 @@ def main() -> None:
     planned = [(Batch(SOURCE, np.arange(first, first + size)),) for first in range(0, steps * size, size)]
     model = SentenceTransformer(str(locate_model(MODEL)), device="cpu")
     model.max_seq_length = TOKENS
-    loss = losses.MultipleNegativesRankingLoss(model)
+    loss = MultipleNegativesRankingLoss(model)
     compared = same_losses(ours, planned[0], loss, sentences[:size])
     bf16 = problem.runtime.precision == "bf16"
     alternate = Alternate(lambda number: ours.step(planned[number]))

@@ -16,8 +16,9 @@ Latency is the time for one sentence of 8 tokens. `predict` is that of a model w
 """
 
 import argparse
+import csv
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,11 +26,14 @@ from statistics import median
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import (
+    SentenceTransformer,
+    export_dynamic_quantized_onnx_model,
+    export_static_quantized_openvino_model,
+)
 from transformers.utils import logging
 
 from benchmarks.measure import alternate, machine, matrix_rate, print_table
-from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
 from multitask import MultitaskModel, SentenceEncoder
 from multitask.base.options import Precision
@@ -40,13 +44,86 @@ from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import COURSE, chosen_tasks, task_named
 from multitask.tasks.sources import source_named
 
+PEERS = ("torch-fp32", "torch-bf16", "onnx-fp32", "onnx-int8", "openvino", "openvino-int8")
 REFERENCE = "torch-fp32"
+ONNX_INT8 = "onnx/model_qint8_avx512_vnni.onnx"
+OPENVINO_INT8 = "openvino/openvino_model_qint8_quantized.xml"
 CALIBRATION = 300  # sentences, as many as sentence-transformers takes
 TRIED = 512  # sentences on which batch sizes are tried
 SHORT = "Two dogs run over a field."
 CALLS = 20  # for one sentence, in each round
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+def with_onnx(model: str, exports: Path, int8: bool) -> SentenceTransformer:
+    """With ONNX Runtime: the exported model in fp32, or its dynamic quantisation for processors with AVX-512 VNNI."""
+    from onnxruntime import SessionOptions
+
+    threads = SessionOptions()
+    threads.intra_op_num_threads = torch.get_num_threads()
+    load = partial(SentenceTransformer, device="cpu", backend="onnx")
+    folder = exports / "onnx-fp32"
+    if not folder.exists():
+        load(model, model_kwargs={"export": True}).save_pretrained(str(folder))
+    if int8 and not (folder / ONNX_INT8).exists():
+        exported = load(str(folder), model_kwargs={"file_name": "onnx/model.onnx"})
+        export_dynamic_quantized_onnx_model(exported, "avx512_vnni", str(folder))
+    file = ONNX_INT8 if int8 else "onnx/model.onnx"
+    return load(str(folder), model_kwargs={"file_name": file, "session_options": threads})
+
+
+def with_openvino(model: str, exports: Path, int8: bool, calibration: Sequence[str]) -> SentenceTransformer:
+    """With OpenVINO: the exported model in the precision that OpenVINO chooses, or its static quantisation."""
+    threads = {"INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
+    load = partial(SentenceTransformer, device="cpu", backend="openvino")
+    folder = exports / "openvino-fp32"
+    if not folder.exists():
+        load(model, model_kwargs={"export": True}).save_pretrained(str(folder))
+    if int8 and not (folder / OPENVINO_INT8).exists():
+        data = exports / "calibration"
+        data.mkdir(exist_ok=True)
+        with (data / "train.csv").open("w", encoding="utf-8", newline="") as table:
+            csv.writer(table).writerows([["sentence"], *([sentence] for sentence in calibration)])
+        export_static_quantized_openvino_model(
+            load(str(folder), model_kwargs={"file_name": "openvino/openvino_model.xml"}),
+            None,
+            str(folder),
+            dataset_name=str(data),
+            dataset_config_name="default",
+            dataset_split="train",
+            column_name="sentence",
+        )
+    file = OPENVINO_INT8 if int8 else "openvino/openvino_model.xml"
+    return load(str(folder), model_kwargs={"file_name": file, "ov_config": threads})
+
+
+def build(
+    names: Collection[str], model: str, exports: Path, calibration: Sequence[str]
+) -> tuple[dict[str, SentenceTransformer], dict[str, str]]:
+    """The peers that can be built, and for each other one the first line of the reason, both by name.
+
+    Args:
+        names: of `PEERS`.
+        model: folder of the model, as sentence-transformers reads it.
+        exports: folder for exported models; those that it holds are used again.
+        calibration: sentences for the static quantisation, at least 300.
+    """
+    ways = {
+        "torch-fp32": partial(SentenceTransformer, model, device="cpu", model_kwargs={"torch_dtype": torch.float32}),
+        "torch-bf16": partial(SentenceTransformer, model, device="cpu", model_kwargs={"torch_dtype": torch.bfloat16}),
+        "onnx-fp32": partial(with_onnx, model, exports, int8=False),
+        "onnx-int8": partial(with_onnx, model, exports, int8=True),
+        "openvino": partial(with_openvino, model, exports, int8=False, calibration=calibration),
+        "openvino-int8": partial(with_openvino, model, exports, int8=True, calibration=calibration),
+    }
+    built, missing = {}, {}
+    for name in names:
+        try:
+            built[name] = ways[name]()
+        except Exception as error:  # every backend has errors of its own; sentence-transformers names a missing package
+            missing[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return built, missing
 
 
 def draw(data: Path, count: int) -> list[str]:
@@ -62,9 +139,9 @@ def tuned(peer: SentenceTransformer, sentences: Sequence[str], batch_sizes: Sequ
     def encode(batch_size: int, texts: Sequence[str]) -> NDArray[np.float32]:
         return peer.encode(list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
 
-    tried = {size: lambda _, size=size: encode(size, sentences[:TRIED]) for size in batch_sizes}
+    tried = {str(size): lambda _, size=size: encode(size, sentences[:TRIED]) for size in batch_sizes}
     seconds = alternate(tried, 1)
-    best = min(batch_sizes, key=lambda size: seconds[size])
+    best = min(batch_sizes, key=lambda size: seconds[str(size)])
     return partial(encode, best), best
 
 

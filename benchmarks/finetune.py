@@ -26,6 +26,7 @@ from dataclasses import replace
 from itertools import chain, count, islice, product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,11 +44,12 @@ from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning
+from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings import REPORT_SETTINGS
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.training.optimizer import Optimizer
-from multitask.training.source import Batch, Trainable, Update
+from multitask.training.source import Batch, Update
 
 SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
@@ -58,21 +60,22 @@ PUBLISHED = ("minilm", "bert-base")
 LOOPS = ("plain", "tuned", "ours")
 RECOMPUTED = "ours, --recompute"
 FAST = "ours, --fast"
+Problem = Finetuning | Pretraining
 
 
 class TheirLoop:
     """A loop around transformers' model: plain, or tuned as a careful user would."""
 
-    def __init__(self, problem: Trainable, encoder: BertModel, heads: nn.Module, tuned: bool) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, heads: nn.Module, tuned: bool) -> None:
+        self.problem: Any = problem  # of the kind whose losses it computes
         self.tuned = tuned
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         with tempfile.TemporaryDirectory() as folder:
-            encoder.save(Path(folder))
+            problem.encoder.model.save(Path(folder))
             self.encoder = TheirModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
-        self.encoder.to(problem.runtime.device).train()
-        self.heads = heads
+        self.encoder.to(problem.runtime.device).train()  # type: ignore[arg-type]  # transformers wraps it
+        self.heads: Any = heads
         self.parameters = [*self.encoder.parameters(), *self.heads.parameters()]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, fused=tuned or None)
 
@@ -109,7 +112,7 @@ class TheirLoop:
 class OurLoop:
     """The steps of a stage."""
 
-    def __init__(self, problem: Trainable, fast: bool = False) -> None:
+    def __init__(self, problem: Problem, fast: bool = False) -> None:
         self.problem = problem
         self.order = in_any_order if fast else nullcontext
         config = problem.config
@@ -159,7 +162,7 @@ def tokens_of(problem: Finetuning, update: Update) -> int:
     return sum(int(problem.training[batch.source].lengths[batch.rows].sum()) for batch in update)
 
 
-def check_losses(problem: Trainable, loops: Loops, update: Update) -> None:
+def check_losses(problem: Problem, loops: Loops, update: Update) -> None:
     """Without dropout, all loops compute the same losses."""
     modules = [problem.module, *(loop.encoder for loop in loops.values() if isinstance(loop, TheirLoop))]
     for module in modules:
@@ -192,7 +195,7 @@ def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
     """One of the loops, with the problem's weights."""
     if name.startswith("ours"):
         return OurLoop(problem, fast=name == FAST)
-    return TheirLoop(problem, problem.encoder.model, problem.model.heads, tuned=name == "tuned")
+    return TheirLoop(problem, problem.model.heads, tuned=name == "tuned")
 
 
 def measure(

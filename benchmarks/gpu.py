@@ -107,7 +107,10 @@ def equality(sizes: Sizes) -> Iterator[Row]:
     for shape in sizes.shapes:
         for kind in ("fine-tuning", "contrastive"):
             exact, rounded = (results(kind, shape, "cpu", precision) for precision in ("fp32", "bf16"))
-            limits = {"fp32": FP32_LIMIT, "bf16": BF16_RATIO * distance(rounded[1], exact[1])}
+            limits: dict[Literal["fp32", "bf16"], float] = {
+                "fp32": FP32_LIMIT,
+                "bf16": BF16_RATIO * distance(rounded[1], exact[1]),
+            }
             for precision, limit in limits.items():
                 losses, gradient, embeddings = results(kind, shape, sizes.device, precision)
                 loss, apart = float((losses - exact[0]).abs().max()), distance(gradient, exact[1])

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,15 +39,14 @@ SOURCE = "unlabelled"
 class TheirContrastiveLoop(TheirLoop):
     """Both dropout views of all sentences in one pass, and InfoNCE as the cross-entropy of their cosines."""
 
-    problem: Pretraining
-
     def loss(self, batch: Batch) -> Tensor:
         source = self.problem.contrastive[batch.source]
         views = self.embed([torch.tensor(sequence).long() for sequence in source.inputs(batch.rows).ids])
         with torch.autocast(views.device.type, torch.bfloat16, enabled=self.tuned):
             projected = self.heads(views)
         anchors, positives = normalize(projected.float(), dim=1).chunk(2)
-        similarities = anchors @ positives.T / self.problem.config.objective.build().temperature
+        objective: Any = self.problem.config.objective.build()
+        similarities = anchors @ positives.T / objective.temperature
         return cross_entropy(similarities, torch.arange(len(anchors), device=anchors.device))
 
 
@@ -77,7 +77,7 @@ def updates(problem: Pretraining, sentences: int, count: int) -> list[Update]:
 def measure(shape: str, data: Path, sentences: int, steps: int, device: Device) -> dict[str, list[float]]:
     """Real tokens a second of every step, of ours and of the tuned loop, in bf16."""
     problem = prepare(shape, data, device=device, precision="bf16")
-    tuned = TheirContrastiveLoop(problem, problem.encoder.model, problem.module["projection"], tuned=True)
+    tuned = TheirContrastiveLoop(problem, problem.module.get_submodule("projection"), tuned=True)
     loops: Loops = {"tuned": tuned, "ours": OurLoop(problem)}
     planned = updates(problem, sentences, steps + 1)
     check_losses(problem, loops, planned[0])

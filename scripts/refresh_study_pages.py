@@ -32,7 +32,7 @@ from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.tables import LOSS_NAMES
 from studies.gradient_paradigm.training_figures import decoupling_section, effects_of_components, long_section
-from studies.multitask_report.claims import EQUALITIES, LATER_ORDERINGS, ORDERINGS
+from studies.multitask_report.claims import EQUALITIES, LATER_ORDERINGS, ORDERINGS, Better, Equal
 from studies.report.claims import SCORE, Claim, ClaimResults, Measure, covers, fall, judge, last, last_score
 from studies.report.study_page import MARKS, as_intervals
 from studies.sparse_cse.figures import OWN_PRUNED, PLACES, START_PRUNED, score_curves
@@ -151,7 +151,7 @@ def forest(title: str, panels: Mapping[str, Mapping[str, Interval]]) -> Picture:
 
 def orderings() -> Picture:
     """The differences of Overall that the report publishes and that claims about Tables 2 to 10 name."""
-    better = [one for one in (*ORDERINGS, *LATER_ORDERINGS) if one.column == OVERALL]
+    better: list[Better | Equal] = [one for one in (*ORDERINGS, *LATER_ORDERINGS) if one.column == OVERALL]
     named = [(int(one.table), one.first, one.second) for one in (*better, *EQUALITIES) if one.table.isdigit()]
     found = {}
     for key, row, less in sorted((one for one in named if one[0] > 1), key=itemgetter(0)):
@@ -166,7 +166,7 @@ def orderings() -> Picture:
 
 def no_difference() -> Picture:
     """Overall of options less that of the usual one."""
-    found = {}
+    found: dict[str, Interval] = {}
     for key, about in MATTERS_NOT.items():
         results = table("multitask-report", key)
         tests = as_intervals(results.against_reference.xs(OVERALL, level=1))

@@ -22,8 +22,9 @@ from scipy import stats
 from minbert.errors import InputError
 from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.evaluation.retrieval import Mask
 from multitask.evaluation.statistics import DevAnswers, Values
-from multitask.evaluation.suite_data import LabelledRows, Mask
+from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.suite_sets import SETS
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.tasks.declarations import task_named

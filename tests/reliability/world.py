@@ -52,7 +52,7 @@ def make_world(folder: Path) -> None:
     tokenizer = train_tokenizer("bert", sentences, 400, 32)
     torch.manual_seed(0)
     shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    sizes = {"vocab_size": tokenizer.vocabulary_size, "max_position_embeddings": 32, **shape}
+    sizes: dict[str, Any] = {"vocab_size": tokenizer.vocabulary_size, "max_position_embeddings": 32, **shape}
     BertModel(BertConfig(**sizes, initializer_range=0.1)).save(folder / "encoder")
     tokenizer.save(folder / "encoder")
 
