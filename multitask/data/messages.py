@@ -79,8 +79,6 @@ def other_tasks(path: Path) -> str:
 def read_or_refuse(path: Path, read: Callable[[Path], T]) -> T:
     """Read a regular file or standard input. Raises InputError if there is none or it cannot be read."""
     try:
-        if others := other_tasks(path):
-            raise InputError(f"{path}: no such file{others}")
         if str(path) != STANDARD_INPUT:  # which may be a pipe
             file_size(path)
         return read(path)

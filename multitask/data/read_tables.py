@@ -105,15 +105,25 @@ def table_of(frame: "pandas.DataFrame") -> OpenTable:
     """The rows of a pandas data frame; missing values are None."""
     columns = tuple(map(str, frame.columns))
     values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
-    return OpenTable(FRAME, columns, enumerate(rows, start=1), by_line=False)
+    rows = (dict(zip(columns, map(_of_python, row), strict=True)) for row in zip(*values, strict=True))
+    first = [*islice(rows, ROWS_PER_BATCH)]
+    return OpenTable(FRAME, columns, enumerate(chain(first, rows), start=1), by_line=False, examples=first)
+
+
+def _of_python(value: Any) -> Any:
+    """A cell without numpy's types: pandas reads lists of parquet files as arrays."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _without_headers(table: OpenTable, on_problem: OnProblem) -> Iterator[tuple[int, FileRow]]:
     """A header within a file would be a row with a class of its own."""
     last = table.columns[-1] if table.columns else ""  # tells most rows apart in no time
     for number, row in table.rows:
-        if row.get(last) == last and len(row) > 1 and all(_name(str(value)) == name for name, value in row.items()):
+        if (
+            last in str(row.get(last))
+            and len(row) > 1
+            and all(_name(str(value)) == name for name, value in row.items())
+        ):
             on_problem(f"{table.place(number)}: the columns' names again, as where files are joined; remove the row")
         else:
             yield number, row
@@ -376,13 +386,17 @@ FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {
 def _hub_table(source: RowsFrom) -> OpenTable:
     """Class numbers become the names that the data set declares."""
     data = source.data_set()
-    names = {name: kind.names for name, kind in data.features.items() if hasattr(kind, "names")}
+    rows = enumerate((_with_class_names(dict(data.features), row) for row in data), start=1)
+    examples = [_fields_of(data.features.arrow_schema)]
+    return OpenTable(str(source), tuple(data.column_names), rows, by_line=False, examples=examples)
 
-    def rows() -> Iterator[tuple[int, FileRow]]:
-        for number, row in enumerate(data, start=1):
-            codes = ((column, row[column], labels) for column, labels in names.items())
-            yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
 
-    return OpenTable(
-        str(source), tuple(data.column_names), rows(), by_line=False, examples=[_fields_of(data.features.arrow_schema)]
-    )
+def _with_class_names(feature: Any, value: Any) -> Any:
+    """A value of a data set's feature, also in lists and objects, with names of classes in place of numbers."""
+    if isinstance(feature, dict) and isinstance(value, dict):
+        return {name: _with_class_names(feature[name], part) for name, part in value.items()}
+    if hasattr(feature, "names"):
+        return None if value is None or value < 0 else feature.names[value]
+    if isinstance(value, list) and hasattr(feature, "feature"):
+        return [_with_class_names(feature.feature, part) for part in value]
+    return value

@@ -85,9 +85,10 @@ class Format:
 
     def label_field(self, value: Any) -> Any:
         """A label's field, with a decimal point if it is a number with this decimal mark."""
-        if self.decimal == "," and isinstance(value, str) and re.fullmatch(r"[\d.,eE+-]+", value.strip()):
-            value = value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
-        return self.field(value)
+        found = self.field(value)
+        if self.decimal == "," and found and isinstance(value, str) and re.fullmatch(r"[\d.,eE+-]+", value.strip()):
+            return value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
+        return found
 
     def of_form(self, form: str) -> "Format":
         """What holds for another file too, given its format as a suffix."""
@@ -209,7 +210,7 @@ class OpenTable:
 
     def has(self, column: str) -> bool:
         """Whether it has a column, or a name with dots."""
-        return column in self.columns or any(value_of(row, column) is not None for row in self.examples)
+        return column in self.columns or any(value_of(row, column, missing=...) is not ... for row in self.examples)
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise InputError unless the table has all of these columns."""
@@ -225,13 +226,13 @@ class OpenTable:
             raise InputError(f"{self.name}: no column {spelled(name) if same else plain(name)}; {there}{hint}")
 
 
-def value_of(row: FileRow, name: str) -> Any:
-    """A row's value of a column, or of a name with dots the value in its objects; None if it lacks it."""
+def value_of(row: FileRow, name: str, missing: Any = None) -> Any:
+    """A row's value of a column, or of a name with dots the value in its objects; `missing` if it lacks it."""
     if name in row or "." not in name:
-        return row.get(name)
+        return row.get(name, missing)
     value: Any = row
     for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+        value = value.get(part, missing) if isinstance(value, dict) else missing
     return value
 
 

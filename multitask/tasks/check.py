@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 from operator import eq
 from pathlib import Path
 
@@ -150,7 +150,9 @@ class DataReport:
             [file.name, *(f"{n:,}" for n in (file.rows, file.dropped, file.repeated, *file.tokens)), f"{file.over:.1%}"]
             for file in self.files
         ]
-        labels = ["  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) for file in self.files]
+        labels = [
+            "  ".join(f"{plain(label)}: {count:,}" for label, count in file.labels.items()) for file in self.files
+        ]
         lines = aligned([header, *rows]).splitlines()
         parts = ["\n".join(f"{line}  {last or '-'}" for line, last in zip(lines, ["labels", *labels], strict=True))]
         if self.overlaps:
@@ -192,8 +194,13 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
 def undefined_on(task: Task, labels: NDArray[np.float32]) -> list[str]:
     """The scores that no predictions have on these labels, because those by chance do not."""
     shape = (len(labels), task.outputs) if task.outputs > 1 or labels.ndim == 2 else len(labels)
-    metrics = task.metrics(generator(0, "predictions by chance").random(shape), labels)
-    return [name for name, value in metrics.items() if isinstance(value, float) and math.isnan(value)]
+    draws, undefined = generator(0, "predictions by chance"), None
+    for _ in range(32):  # predictions of few rows are often all equal
+        found = task.metrics(draws.random(shape), labels)
+        undefined = [name for name in undefined or found if isinstance(found[name], float) and math.isnan(found[name])]
+        if not undefined:
+            break
+    return undefined or []
 
 
 def gaps(task: Task, examples: Examples) -> list[str]:
@@ -263,9 +270,12 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
         return {}
     if isinstance(task, Labelled):
         counts = rows_by_label(labels, len(examples.classes))
-        names = [plain(spelled(name) if "\\u" in spelled(name) else name) for name in examples.classes]
+        names = [spelled(name) if "\\u" in spelled(name) else name for name in examples.classes]
         return dict(zip(names, counts.tolist(), strict=True))
     assert isinstance(task, Regression)
     ends = min(task.bounds[0], labels.min()), max(task.bounds[1], labels.max())
     heights, edges = np.histogram(labels.astype(np.float64), bins=HISTOGRAM_BINS, range=ends)
-    return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(HISTOGRAM_BINS)}
+    texts = next(
+        texts for digits in range(6, 18) if len(set(texts := [f"{edge:.{digits}g}" for edge in edges])) > HISTOGRAM_BINS
+    )
+    return {f"{low}-{high}": int(height) for (low, high), height in zip(pairwise(texts), heights, strict=True)}

@@ -175,7 +175,7 @@ class MultiLabel(Labelled):
             found = parts(row.get(columns), self.label_separator)
             if found is None:
                 return () if self.empty else None
-            return tuple(dict.fromkeys(map(self._label_of, found)))
+            return tuple(sorted(set(map(self._label_of, found))))  # as rows with the same labels are equal
         applies = {}
         for column in columns:
             try:

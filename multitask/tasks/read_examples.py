@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from multitask.base.random_streams import generator
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, RowNumbers
-from multitask.data.messages import OnProblem, quote, refuse
+from multitask.data.messages import OnProblem, other_tasks, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, Format, MissingSplitError, OpenTable, RowsFrom, value_of
 from multitask.tasks.kinds import Regression
@@ -165,6 +165,8 @@ def read_examples(task: Task, source: RowsFrom, labelled: bool, on_problem: OnPr
             `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
             legal.
     """
+    if task.prediction_file is not None and source.path is not None and (others := other_tasks(source.path)):
+        raise InputError(f"{source}: no such file{others}")
     weight = task.weight if labelled and source == task.files.train and isinstance(task.weight, str) else None
     table = open_table(source, task.files.format, on_problem)
     return examples_of(task, table, str(source), labelled, on_problem, weight)
@@ -243,7 +245,7 @@ def _usable_rows(
 
 
 def _id(value: Any) -> str:
-    identifier = "" if value is None else str(value).strip()
+    identifier = "" if value is None or value != value else str(value).strip()  # NaN
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
     if not identifier.isprintable() or "," in identifier:

@@ -26,7 +26,7 @@ from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import visible_text
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
-from multitask.tasks.labels import Labelled
+from multitask.tasks.labels import Labelled, normal_form
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 
@@ -56,7 +56,7 @@ class SentenceSource(ABC):
         """At most `limit` rows: columns of anchors, positives and hard negatives; one column pairs with itself.
 
         Without `negative_pairs`, only those of labelled pairs with label 1, without labels. Raises InputError if a file
-        is missing or malformed.
+        is missing or malformed, or labels of pairs are not 0 and 1.
         """
 
     def sentences(self, limit: int | None = None) -> Examples:
@@ -123,6 +123,11 @@ class TaskTexts(SentenceSource):
         found = load_rows(self.task, "train")
         if not self.labelled:
             found = _in_one_column(found, self.name)
+        elif [*map(normal_form, getattr(self.task, "names", ()) or found.classes)] != [0, 1] or not self.task.pair:
+            raise InputError(
+                f"the source {self.name} needs pairs with the labels 0 and 1, of which 1 says that both mean the same; "
+                f"set labels = [0, 1] in tasks.{self.task.name}, and aliases for other names"
+            )
         elif not negative_pairs:
             kept = np.flatnonzero(found.labels == 1)
             if not len(kept):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.data import tables as text_lines
 from multitask.data.messages import OnProblem, refuse
-from multitask.data.read_tables import open_table
+from multitask.data.read_tables import open_table, table_of
 from multitask.data.tables import MAX_LINE, Format, RowsFrom, value_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
@@ -136,7 +137,7 @@ def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
 @pytest.mark.parametrize("first", ["", "\ufeff\ufeff"])
 def test_a_header_of_a_file_that_was_joined_is_no_row(tmp_path, first):
     """Such a row would have the label `label`; `text` alone may well be a text."""
-    lines = [f"{first}text,label", "a,1", "\ufefftext ,label", "text,b", "text,label"]
+    lines = [f"{first}text,label", "a,1", "\ufefftext ,label", "text,b", "text, label"]
     problems: list[str] = []
     path = write(tmp_path, "\n".join(lines))
     assert [row["label"] for _, row in rows_of(path, on_problem=problems.append)] == ["1", "b"]
@@ -200,6 +201,11 @@ def test_what_a_format_does_not_have_is_refused_before_anything_is_read(name, fi
 )
 def test_a_number_is_missing_if_its_text_in_csv_is(value, read):
     assert Format(missing=("-1", "0.5")).field(value) == read
+
+
+def test_a_number_with_a_decimal_comma_is_missing_if_it_is_written_so():
+    marked = Format(decimal=",", missing=("-99,9", "."))
+    assert [marked.label_field(value) for value in ("-99,9", " . ", "9,5", 9.5)] == [None, None, "9.5", 9.5]
 
 
 # Other formats.
@@ -304,13 +310,14 @@ def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):
 
 
 def test_what_is_in_objects_has_names_with_dots(tmp_path):
-    rows = [{"ticket": {"subject": "a", "by": {"name": "b"}}, "ticket.id": "7"}, {"ticket": "none"}, {}]
+    ticket = {"subject": "a", "by": {"name": "b"}, "closed": None}
+    rows = [{"ticket": ticket, "ticket.id": "7"}, {"ticket": "none"}, {}]
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), tmp_path / "x.parquet")
-    for path in (write(tmp_path, text, "x.jsonl"), tmp_path / "x.parquet"):
-        table = open_table(RowsFrom(str(path)))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:1]), parquet := tmp_path / "x.parquet")
+    frame = table_of(pandas.DataFrame(rows))
+    for table in (*(open_table(RowsFrom(str(path))) for path in (write(tmp_path, text, "x.jsonl"), parquet)), frame):
         names = ["ticket.subject", "ticket.by.name", "ticket.id"]
-        table.require(names)
+        table.require([*names, "ticket.closed"])
         found = [[value_of(row, name) for name in names] for _, row in table.rows]
         assert found[0] == ["a", "b", "7"]
         assert all(values == [None, None, None] for values in found[1:])
@@ -371,9 +378,13 @@ def test_a_compressed_file_of_equal_lines_is_not_read_to_its_end(tmp_path, line,
 @pytest.fixture
 def saved(tmp_path):
     datasets = pytest.importorskip("datasets")
-    kinds = datasets.Features({"text": datasets.Value("string"), "type": datasets.ClassLabel(names=["HUM", "LOC"])})
+    kind = datasets.ClassLabel(names=["HUM", "LOC"])
+    kinds = {"text": datasets.Value("string"), "type": kind, "all": datasets.List(kind), "in": {"type": kind}}
     splits = {
-        name: datasets.Dataset.from_dict({"text": [f"{name} {i}" for i in range(len(types))], "type": types}, kinds)
+        name: datasets.Dataset.from_list(
+            [{"text": f"{name} {i}", "type": n, "all": [n, 1], "in": {"type": n}} for i, n in enumerate(types)],
+            datasets.Features(kinds),
+        )
         for name, types in {"train": [1, 0, 1], "validation": [-1, 0]}.items()
     }
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "all")
@@ -384,9 +395,9 @@ def saved(tmp_path):
 def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
     table = open_table(RowsFrom(f"hf:{saved / 'all'}", "train"), Format(missing=("n/a",)))
     assert table.format.field("n/a") is None
-    assert table.columns == ("text", "type")
+    assert table.columns == ("text", "type", "all", "in")
     assert [tuple(row.values()) for _, row in table.rows] == [
-        (f"train {i}", name) for i, name in enumerate(("LOC", "HUM", "LOC"))
+        (f"train {i}", name, [name, "LOC"], {"type": name}) for i, name in enumerate(("LOC", "HUM", "LOC"))
     ]
     unknown = [row["type"] for _, row in open_table(RowsFrom(f"hf:{saved / 'all'}", "validation")).rows]
     assert unknown == [None, "HUM"]  # -1 says that the label is not known

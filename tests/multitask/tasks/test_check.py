@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Examples
 from multitask.data.tables import RowsFrom
-from multitask.tasks.check import check_data, contradictions, warn_of_gaps
+from multitask.tasks.check import check_data, contradictions, undefined_on, warn_of_gaps
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from tests.conftest import SPECIALS, word_piece
@@ -284,6 +284,24 @@ def test_what_development_rows_cannot_tell_is_said(kind, tmp_path, tokenizer, ca
     task, _ = load_training_rows(load_tasks(tmp_path / "t.toml")["x"])
     warn_of_gaps(task, load_rows(task, "dev"))
     assert [line for line in caplog.messages if "dev.jsonl" in line] == expected
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=6), st.sampled_from(["classification", "pair_classification"]))
+def test_a_score_is_undefined_only_if_all_labels_are_equal(labels, kind):
+    text = ["q", "r"] if kind == "pair_classification" else "q"
+    task = task_of("x", {"kind": kind, "text": text, "label": "c", "labels": [*range(max(2, *labels) + 1)]})
+    assert undefined_on(task, np.array(labels, np.float32)) == ["matthews"] * (len({*labels}) == 1)
+
+
+def test_each_label_has_its_own_count(tmp_path, tokenizer):
+    """Labels that are shown cut are different, and so are ends of intervals with many digits."""
+    rows = "".join(f"w {i},{'long ' * 20}{i % 2},{100000 + i % 5}\n" for i in range(20))
+    (tmp_path / "x.csv").write_text(f"q,c,n\n{rows}")
+    task = '[tasks.{}]\nkind="{}"\ntext="q"\nlabel="{}"\ntrain="x.csv"\n'
+    (tmp_path / "t.toml").write_text(task.format("x", "classification", "c") + task.format("y", "regression", "n"))
+    report = check_data(tmp_path / "t.toml", tokenizer)
+    assert [list(file.labels.values()) for file in report.files] == [[10, 10], [4, 4, 4, 4, 4]]
+    assert report.render().count("...: 10") == 2
 
 
 def test_a_class_that_the_held_out_rows_lack_is_said(tmp_path, tokenizer):

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,6 @@ metric = "rmse"
 kind = "multilabel"
 text = ["review"]
 label = ["price", "quality"]
-label_separator = ","
 train = "reviews.csv"
 class_weights = "balanced"
 """,
@@ -88,7 +88,7 @@ class_weights = "balanced"
     assert stars == Regression(name="stars", files=files, range=(1.0, 5.0), metric="rmse")
     columns = ("price", "quality")
     files = TaskFiles(label=columns, **reviews)
-    assert marks == MultiLabel(name="marks", files=files, label_separator=",", class_weights="balanced")
+    assert marks == MultiLabel(name="marks", files=files, class_weights="balanced")
     assert marks.labels == columns
     assert default_tasks(path) == ("topic", "stars", "marks")
     assert files_folder(path) == tmp_path
@@ -144,6 +144,19 @@ def test_a_wrong_field_is_named(tmp_path, field):
         load_tasks(path)
     assert str(caught.value).startswith(f"{path}: tasks.topic: ")
     assert field.replace(".", " ").split()[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "field"),
+    [
+        *(("classification", "c", field) for field in ("ordinal_weight = 2", "ordinal_alpha = 1.0")),
+        *(("multilabel", ["a", "b"], field) for field in ("aliases.x = 'a'", "label_separator = ','")),
+    ],
+)
+def test_a_field_without_effect_is_refused(tmp_path, kind, label, field):
+    declared = f"{TOPIC}{field}\n".replace("classification", kind).replace('"c"', json.dumps(label))
+    with pytest.raises(InputError, match=rf"tasks\.topic: {re.split('[ .]', field)[0]} has no effect .*; leave it out"):
+        load_tasks(declare(tmp_path, declared))
 
 
 @pytest.mark.parametrize(
@@ -333,6 +346,32 @@ def test_a_name_means_one_file_whose_sentences_are_read_in_one_column(sample_dat
     assert len(rows.sentences) == (1 if name == "paraphrase" else len(columns) or 1)
     assert (rows.labels is not None) == (name == "quora")
     assert source.same_meaning == (name in ("quora", "own.csv"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "positive"),
+    [
+        ("", None),  # by the alphabet, "different" is the class 0, and "same" the class 1
+        ('labels = ["same", "different"]', None),
+        ("labels = [0, 1]\naliases = { different = 0, same = 1 }", "same"),
+        ('kind = "cosine"\nrange = [0, 5]', None),
+        ('kind = "classification"', None),
+    ],
+)
+def test_duplicates_are_the_pairs_with_the_label_1(tmp_path, fields, positive):
+    names = ["0", "1", "5"] if "cosine" in fields else ["same", "different"]
+    rows = "".join(f"a {i},b {i},{names[i % len(names)]}\n" for i in range(60))
+    write(tmp_path, f"q,r,c\n{rows}", "train.csv")
+    kind = fields if "kind" in fields else f'kind = "pair_classification"\n{fields}'
+    text = '"q"' if '"classification"' in kind else '["q", "r"]'
+    task = f'[tasks.paraphrase]\n{kind}\ntext = {text}\nlabel = "c"\ntrain = "train.csv"\n'
+    source = source_named("quora", declare(tmp_path, task))
+    if positive is None:
+        with pytest.raises(InputError, match=r"quora needs pairs with the labels 0 and 1.*in tasks\.paraphrase"):
+            source.rows(negative_pairs=False)
+        return
+    first, _ = source.rows(negative_pairs=False).sentences
+    assert {int(text[2:]) % 2 for text in first} == {names.index(positive)}
 
 
 def test_a_name_with_two_meanings_or_none_is_refused(tmp_path):

@@ -167,19 +167,19 @@ def test_the_order_of_classes_and_balanced_weights_are_learned():
 def test_several_labels_come_from_lists_text_and_columns():
     lists = declared("multilabel", labels=["b", "a", 1])
     rows = [["a", 1.0], [], None, ["b"]]
-    expected = [("a", "1"), (), None, ("b",)]
+    expected = [("1", "a"), (), None, ("b",)]
     assert [lists.labels_from({"c": row}) for row in rows] == expected
-    assert [lists.labels_from({"c": text}) for text in ("a|1", "[]", " ", " b ")] == expected
+    assert [lists.labels_from({"c": text}) for text in ("a|1|a", "[]", " ", " b ")] == expected
     commas = declared("multilabel", labels=["b", "a", 1], label_separator=",")
-    assert commas.labels_from({"c": "a, 1"}) == ("a", "1")
-    columns = declared("multilabel", label=["b", "a", "1"])
+    assert commas.labels_from({"c": "a, 1"}) == ("1", "a")
+    columns = declared("multilabel", label=["b", "1", "a"])
     values = [("0", "1", 1), (0, 0.0, False), ("1", "", "0"), ("1.0", "False", "0")]
-    assert [columns.labels_from(dict(zip(("b", "a", "1"), row, strict=True))) for row in values] == expected
+    assert [columns.labels_from(dict(zip(("b", "1", "a"), row, strict=True))) for row in values] == expected
     none = [replace(task, empty="none") for task in (lists, columns)]
     assert [none[0].labels_from({"c": blank}) for blank in (None, " ", "b")] == [(), (), ("b",)]
     assert none[1].labels_from({"b": "", "a": 1, "1": None}) == ("a",)
-    assert columns.names == lists.names
-    encoded, names = columns.encode_labels([("a", "1"), (), ("b",)])
+    assert columns.names == ("b", "1", "a")
+    encoded, names = lists.encode_labels([("a", "1"), (), ("b",)])
     assert (encoded.tolist(), names) == ([[0, 1, 1], [0, 0, 0], [1, 0, 0]], ("b", "a", "1"))
     assert declared("multilabel").encode_labels([("a", "1"), ("b",)])[1] == ("1", "a", "b")
 

@@ -1,6 +1,7 @@
 """Rows of tasks are read completely, problems are named by file and row, and held-out rows are no training rows."""
 
 import json
+import math
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -20,6 +21,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences, normalised
 from multitask.data.examples import Examples
 from multitask.data.messages import refuse
+from multitask.data.read_tables import table_of
 from multitask.data.tables import RowsFrom
 from multitask.models.estimates import located
 from multitask.tasks import read_examples as module
@@ -75,7 +77,7 @@ def test_reads_ids_sentences_and_labels(tmp_path):
         ({"q": "x", "c": {}}, {}, "c is {}"),
         *(({"q": "x", "c": label}, {"labels": [1, 2]}, f"c is {label}") for label in (2.5, 3, -1, 1e9)),
         ({"q": "x", "c": "1.500"}, {"kind": "regression", "range": [0, 5], "decimal": ","}, 'c is "1.500"'),
-        ({"q": "x", "c": "a"}, {"id": "i"}, "the id is empty"),
+        *(({"q": "x", "c": "a", "i": blank}, {"id": "i"}, "the id is empty") for blank in (None, " ", math.nan)),
         ({"q": "x", "c": "a", "i": "b,c"}, {"id": "i"}, 'id "b,c" has a comma'),
         ({"q": "x", "c": "a", "i": "b\x1bc"}, {"id": "i"}, 'id "b c" has a comma or a control character'),
         ({"q": "x", "c": "[a"}, {"kind": "multilabel"}, 'c is "[a"'),
@@ -234,6 +236,28 @@ def test_rows_that_repeat_others_are_kept_left_out_or_refused(tmp_path, caplog, 
     # Every row of a file without labels needs a prediction, unless it has the id of another.
     unlabelled = read(path, declared, labelled=False, on_problem=found.append)
     assert unlabelled.ids == ["1", "2", *["1"] * (duplicates == "keep"), "3", "4", "5"]
+
+
+def test_rows_with_the_same_labels_in_another_order_repeat_each_other(tmp_path):
+    path = write(tmp_path, "q,c\nx,a|b\nx,b|a\nx,b\n")
+    assert read(path, topic("multilabel", duplicates="drop")).gold.tolist() == [[1, 1], [0, 1]]
+
+
+def test_a_frame_may_have_the_arrays_that_pandas_reads_from_parquet(tmp_path):
+    rows = [{"q": "x", "c": ["a", "b"]}, {"q": "y", "c": ["b"]}]
+    pandas.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
+    table = table_of(pandas.read_parquet(tmp_path / "x.parquet"))
+    found = module.examples_of(topic("multilabel"), table, "the frame", labelled=True)
+    assert (found.classes, found.gold.tolist()) == (("a", "b"), [[1, 1], [0, 1]])
+
+
+def test_a_missing_file_of_the_course_next_to_a_tasks_file_is_named_with_its_remedy(tmp_path):
+    write(tmp_path, "", "tasks.toml")
+    message = rf"ids-sst-train\.csv: no such file; for the tasks of {tmp_path / 'tasks.toml'}, give --tasks-file"
+    with pytest.raises(InputError, match=message):
+        load_rows(load_tasks(tmp_path)["sentiment"], "train")
+    with pytest.raises(InputError, match=r"new\.csv: no such file$"):
+        read(tmp_path / "new.csv", topic())
 
 
 # Rows held out as a development set.
