@@ -10,14 +10,13 @@ import csv
 import importlib.util
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -38,11 +37,6 @@ from multitask.data.tables import (
     suffixes,
     text_lines,
 )
-
-if TYPE_CHECKING:
-    import pandas  # takes 0.3 s; whoever has a data frame has imported it
-
-FRAME = "the data frame"
 
 csv.field_size_limit(MAX_LINE)  # by default, a sentence of more than 131,072 characters is an error
 
@@ -72,8 +66,9 @@ def open_table(
     if file_format.separator and read in (None, _lines):
         read = _delimited
     if read is None:
-        names = ", ".join(FORMATS)
-        raise InputError(f"{path}: unknown format; expected a name that ends in {names}; text may also be .gz")
+        raise InputError(
+            f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)}; text may also be .gz"
+        )
     if read in (_parquet, _spreadsheet) and suffixes(path)[1]:
         raise InputError(f"{path}: only formats of text may be compressed; decompress the file")
     separator = file_format.separator or SEPARATORS.get(suffix)
@@ -94,25 +89,6 @@ def open_pairs(source: RowsFrom, file_format: Format, form: str = "") -> OpenTab
             yield number, dict(zip(columns, map(str.strip, parts), strict=True))
 
     return replace(table, columns=columns, rows=rows())
-
-
-def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
-    """Whether rows are a pandas data frame."""
-    return "pandas" in sys.modules and isinstance(rows, sys.modules["pandas"].DataFrame)
-
-
-def table_of(frame: "pandas.DataFrame") -> OpenTable:
-    """The rows of a pandas data frame; missing values are None."""
-    columns = tuple(map(str, frame.columns))
-    values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
-    rows = (dict(zip(columns, map(_of_python, row), strict=True)) for row in zip(*values, strict=True))
-    first = [*islice(rows, ROWS_PER_BATCH)]
-    return OpenTable(FRAME, columns, enumerate(chain(first, rows), start=1), by_line=False, examples=first)
-
-
-def _of_python(value: Any) -> Any:
-    """A cell without numpy's types: pandas reads lists of parquet files as arrays."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _without_headers(table: OpenTable, on_problem: OnProblem) -> Iterator[tuple[int, FileRow]]:

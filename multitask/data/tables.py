@@ -4,6 +4,7 @@ import codecs
 import gzip
 import io
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +13,7 @@ from decimal import Decimal
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
 from unicodedata import normalize
 
 from pydantic import Field
@@ -22,7 +23,11 @@ from minbert.files import MOST_NAMES, refuse_expansion
 from multitask.base.keys import hash_of_file
 from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated, setting, spelled
 
+if TYPE_CHECKING:
+    import pandas  # takes 0.3 s; whoever has a data frame has imported it
+
 HUB = "hf:"
+FRAME = "the data frame"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 TYPED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((".jsonl", ".jsonlines", ".txt"), ("encoding",)),
@@ -241,6 +246,25 @@ def _names_in(row: FileRow) -> Iterator[str]:
     for name, value in row.items():
         if isinstance(value, dict):
             yield from (f"{name}.{inner}" for inner in chain(value, _names_in(value)))
+
+
+def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
+    """Whether rows are a pandas data frame."""
+    return "pandas" in sys.modules and isinstance(rows, sys.modules["pandas"].DataFrame)
+
+
+def table_of(frame: "pandas.DataFrame") -> OpenTable:
+    """The rows of a pandas data frame; missing values are None."""
+    columns = tuple(map(str, frame.columns))
+    values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
+    rows = (dict(zip(columns, map(_of_python, row), strict=True)) for row in zip(*values, strict=True))
+    first = [*islice(rows, ROWS_PER_BATCH)]
+    return OpenTable(FRAME, columns, enumerate(chain(first, rows), start=1), by_line=False, examples=first)
+
+
+def _of_python(value: Any) -> Any:
+    """A cell without numpy's types: pandas reads lists of parquet files as arrays."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 MAX_LINE = 1 << 24

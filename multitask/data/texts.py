@@ -15,14 +15,9 @@ BLANK = re.compile(rf"[\s{INVISIBLE}]*")
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)
 
 
-def is_blank(text: str) -> bool:
-    """Whether nobody sees anything of a text, as of a zero-width space."""
-    return BLANK.fullmatch(text) is not None
-
-
 def visible_text(text: str) -> str:
-    """A text without the white space around it; empty if it is blank."""
-    return "" if is_blank(text) else text.strip()
+    """A text without the white space around it; empty if nobody sees anything of it, as of a zero-width space."""
+    return "" if BLANK.fullmatch(text) else text.strip()
 
 
 @dataclass(frozen=True)

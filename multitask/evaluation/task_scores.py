@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
-from multitask.data.read_tables import FRAME, is_frame, table_of
+from multitask.data.tables import FRAME, is_frame, table_of
 from multitask.evaluation.statistics import DevAnswers
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.estimates import Estimates, estimate

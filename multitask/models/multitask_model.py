@@ -29,8 +29,7 @@ from multitask.data.examples import (
     total_lengths,
 )
 from multitask.data.messages import listed
-from multitask.data.read_tables import FRAME, is_frame, table_of
-from multitask.data.tables import Format
+from multitask.data.tables import FRAME, Format, is_frame, table_of
 from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import (

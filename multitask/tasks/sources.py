@@ -135,6 +135,9 @@ class TaskTexts(SentenceSource):
             found = replace(found.take(kept), labels=None)
         return found.take(drawn_rows(len(found), limit))
 
+    def sentences(self, limit: int | None = None) -> Examples:
+        return replace(self, labelled=False).rows(limit)  # whatever the labels are
+
     @property
     def same_meaning(self) -> bool:
         return self.labelled

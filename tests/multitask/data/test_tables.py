@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.data import tables as text_lines
 from multitask.data.messages import OnProblem, refuse
-from multitask.data.read_tables import open_table, table_of
-from multitask.data.tables import MAX_LINE, Format, RowsFrom, value_of
+from multitask.data.read_tables import open_table
+from multitask.data.tables import MAX_LINE, Format, RowsFrom, table_of, value_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
 

@@ -156,10 +156,6 @@ def test_the_most_accurate_threshold_is_that_of_brute_force(rows):
     assert np.mean((scores > most_accurate_threshold(scores, gold)) == gold) == max(tried)
 
 
-def test_a_threshold_is_halfway_between_two_scores():
-    assert most_accurate_threshold(np.array([0.2, 0.6, 0.7]), np.array([False, True, True])) == pytest.approx(0.4)
-
-
 @given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
 def test_the_best_threshold_is_that_of_brute_force(rows):
     scores, gold = (np.array(column) for column in zip(*rows, strict=True))

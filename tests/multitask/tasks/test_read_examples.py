@@ -21,8 +21,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences, normalised
 from multitask.data.examples import Examples
 from multitask.data.messages import refuse
-from multitask.data.read_tables import table_of
-from multitask.data.tables import RowsFrom
+from multitask.data.tables import RowsFrom, table_of
 from multitask.models.estimates import located
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
