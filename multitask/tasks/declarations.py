@@ -148,8 +148,9 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
     if labels := sorted({*task.files.text_columns}.intersection(task.files.label_columns)):
         raise task.problem(f"text reads {labels[0]}, a column of labels, which models would only copy; leave it out")
-    if idle := [name for name in values if name in _idle(task)]:
-        raise task.problem(f"{idle[0]} has no effect {_idle(task)[idle[0]]}; leave it out")
+    for name, why in _idle(task).items():
+        if name in values:
+            raise task.problem(f"{name} has no effect {why}; leave it out")
     located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
     return replace(task, files=replace(task.files, **located))
 
