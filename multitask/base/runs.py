@@ -1,4 +1,4 @@
-"""A run is a value: its folder is named by its key, a hash of everything that decides its bits (see `run_hash`).
+"""A run is a value: its folder is named by its key, a hash of everything that decides its bits (see `RunKey`).
 
     runs/<stage>-<name>-<key>/
         config.json    the stage's full configuration
@@ -346,12 +346,15 @@ def last_run(runs: Path) -> Path:
 def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
     """A model folder from what a user names: a run's folder, or a checkpoint as `resolve` takes it.
 
-    `revision` is that of a hub id. Of a run's models, it is the one that is best on the score `best_on`.
+    `revision` is that of a hub id. Of a run's models, it is the one that is best on the score `best_on`. Raises
+    InputError for these of what has none, too.
     """
     if is_run(name):
         if revision is not None:
             raise InputError(f"{name} is a run and has no revision {revision!r}; leave the revision out")
         return Run(Path(name)).model_folder(best_on)
+    if best_on is not None:
+        raise InputError(f"best_on is {best_on}, but {name} is no run; only a run keeps several models")
     return resolve(str(name), revision)
 
 

@@ -188,7 +188,7 @@ def _evaluate_suite(options: Evaluate) -> None:
     files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
     for path in files if options.output else ():
         refuse_file_of_run(path)
-    place = locate_model(name, options.revision, options.best_on) if is_run(name) else name
+    place = locate_model(name, options.revision, options.best_on) if is_run(name) or options.best_on else name
     encoder = load_encoder(place, options.revision, options.pooling, options.device, options.precision)
     suites, dimensions = [options.suite], options.dimensions
     found = evaluate_suites(suites, encoder, name, options.data, seed=options.seed, dimensions=dimensions, split=split)
