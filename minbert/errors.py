@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,6 +26,12 @@ class DiskFullError(OSError):
 
     Whatever was complete before is complete still. The command line prints one line and exits with code 1.
     """
+
+
+def refuse_unknown(name: str, value: object, known: Sequence[str]) -> None:
+    """Raise InputError if an option has none of the known values."""
+    if value not in known:
+        raise InputError(f"{name} is {value!r:.60}; expected one of: {', '.join(known)}")
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import TOKENIZER_FILES, resolve
-from minbert.errors import InputError
+from minbert.errors import InputError, refuse_unknown
 from minbert.files import NO_TEXT, atomic_file, read_bytes, read_json, write_text
 from minbert.packing import PackedBatch
 from minbert.tokenizer_files import SPECIALS, read_tokenizer
@@ -191,8 +191,13 @@ class Tokenizer:
 
     def _encode(self, inputs: Sequence[Any], max_length: int | None, long: Long = "head") -> Iterator[Any]:
         length = self.max_length if max_length is None else max_length
+        refuse_unknown("long", long, get_args(Long))
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
+        if isinstance(next(iter(inputs), ""), tuple):
+            specials = self.backend.num_special_tokens_to_add(is_pair=True)
+            if length <= specials:  # with fewer, the Rust tokenizer cuts nothing
+                raise InputError(f"max_length is {length}; pairs as one input need at least {specials + 1} tokens")
         if long == "middle":
             return self._encodings(_calls(inputs, long))
         stride = 0

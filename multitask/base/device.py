@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from minbert.errors import InputError
+from minbert.errors import InputError, refuse_unknown
 from multitask.base import distributed
 from multitask.base.options import Device, Precision, keep_few_kernels
 
@@ -47,10 +47,10 @@ def resolve_runtime(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
     Raises:
-        InputError: CUDA or MPS was asked for and there is none, or the precision is not one of these.
+        InputError: CUDA or MPS was asked for and there is none, or the device or precision is not one of these.
     """
-    if precision not in get_args(Precision):
-        raise InputError(f"precision is {precision!r}; expected one of: {', '.join(get_args(Precision))}")
+    refuse_unknown("device", device, get_args(Device))
+    refuse_unknown("precision", precision, get_args(Precision))
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
     if device == "mps" and not torch.backends.mps.is_available():

@@ -3,12 +3,12 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field
 
 from minbert.download_checkpoint import HUB_EXTRAS, module_folders, weights_files
-from minbert.errors import InputError
+from minbert.errors import InputError, refuse_unknown
 from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
 from multitask.base.keys import hash_of_file
@@ -87,8 +87,9 @@ def resolve_pooling(pooling: Pooling, folder: Path, unknown: PoolingMethod = "cl
     """Replace `auto`: what the start weights were tuned with; if that is unknown, the first token, as in the report.
 
     How they were tuned is recorded in our own multitask.json, or in sentence-transformers' `1_Pooling/config.json`.
-    Raises InputError if it was in another way.
+    Raises InputError if it was in another way, or for another name of a pooling.
     """
+    refuse_unknown("pooling", pooling, get_args(Pooling))
     if pooling != "auto":
         return pooling
     if (found := read_description(folder)) is not None:

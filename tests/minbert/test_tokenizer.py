@@ -181,6 +181,22 @@ def test_an_impossible_length_is_refused(ours, max_length):
         ours.encode(["a"], max_length)
 
 
+def test_pairs_need_room_for_a_token(both):
+    ours, _ = both
+    specials = len(ours.encode_pairs([""], [""])[0][0])
+    for length in range(3, specials + 1):
+        with pytest.raises(
+            InputError, match=f"max_length is {length}; pairs as one input need at least {specials + 1}"
+        ):
+            ours.encode_pairs(["a dog"], ["a cat"], length)
+    assert len(ours.encode_pairs(["a dog"], ["a cat"], specials + 1)[0][0]) == specials + 1
+
+
+def test_other_ways_to_read_a_long_text_are_refused(ours):
+    with pytest.raises(InputError, match="long is 'tail'; expected one of: head, middle, windows"):
+        ours.encode_and_count(["a"], long="tail")
+
+
 def test_stored_settings_and_earlier_calls_change_no_ids(ours):
     stored = json.loads((resolve(BUNDLED) / "tokenizer.json").read_text(encoding="utf-8"))
     assert stored["padding"] is not None

@@ -26,6 +26,12 @@ def test_mps_is_refused_where_there_is_none(monkeypatch, built, reason):
     assert str(error.value) == expected
 
 
+@pytest.mark.parametrize("options", [("gpu", "auto"), ("cpu", "fp16")])
+def test_other_devices_and_precisions_are_refused(options):
+    with pytest.raises(InputError, match=r"^(device is 'gpu'|precision is 'fp16'); expected one of: auto, "):
+        resolve_runtime(*options)
+
+
 def test_mps_computes_in_fp32_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert resolve_runtime("mps", "auto").describe() == {"device": "mps", "precision": "fp32"}
