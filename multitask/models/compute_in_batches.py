@@ -1,8 +1,8 @@
 """Outputs for any number of sentences, computed in batches; and pooling, which makes embeddings of token states."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from minbert.packing import PackedBatch, collect
 from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, no_progress
 from multitask.data.examples import RowNumbers, batches_by_tokens
+from multitask.data.messages import quote
+from multitask.data.texts import prompted
 
 PoolingMethod = Literal["cls", "mean"]
 
@@ -46,6 +48,16 @@ def check_dimensions(dimensions: int | None, width: int, name: str) -> None:
     """Raise InputError unless a model's embeddings have so many numbers to keep; None keeps all."""
     if dimensions is not None and not 1 <= dimensions <= width:
         raise InputError(f"dimensions is {dimensions}; the embeddings of {name} have {width}")
+
+
+def texts_to_embed(sentences: str | Sequence[str], prompt: str | None) -> list[str]:
+    """One sentence, or several, in the words of a prompt. Raises InputError for what is no text, or such a prompt."""
+    texts: list[Any] = [sentences] if isinstance(sentences, str) else list(sentences)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            value = f"{quote(text)} ({type(text).__name__})"
+            raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
+    return texts if prompt is None else prompted(prompt, texts)
 
 
 # Large enough to keep a core or a GPU busy. On a CPU, larger temporary tensors are returned to the system each time,

@@ -29,9 +29,13 @@ from multitask.base.progress import RowsDone, no_progress
 from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData, RowNumbers, TextCounts
-from multitask.data.messages import quote
-from multitask.data.texts import prompted
-from multitask.models.compute_in_batches import PoolingMethod, check_dimensions, compute_in_batches, pool
+from multitask.models.compute_in_batches import (
+    PoolingMethod,
+    check_dimensions,
+    compute_in_batches,
+    pool,
+    texts_to_embed,
+)
 from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, write_pooling
 from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
 from multitask.models.settings import Pooling
@@ -275,12 +279,7 @@ class SentenceEncoder(nn.Module):
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
         """
         check_dimensions(dimensions, self.width, self.name)
-        texts: Sequence[Any] = [sentences] if isinstance(sentences, str) else sentences
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                value = f"{quote(text)} ({type(text).__name__})"
-                raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
-        texts = texts if prompt is None else prompted(prompt, texts)
+        texts = texts_to_embed(sentences, prompt)
         length = self.max_length if max_length is None else max_length
         encoded = self.tokenizer.encode_and_count(texts, length, long)
         self.counts.add(len(texts), encoded.unread)

@@ -24,8 +24,7 @@ from multitask.base.options import Device, Precision
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import TextCounts
 from multitask.data.messages import reason as cause
-from multitask.data.texts import prompted
-from multitask.models.compute_in_batches import check_dimensions
+from multitask.models.compute_in_batches import check_dimensions, texts_to_embed
 from multitask.models.model_folder import stored_pooling
 from multitask.models.settings import Pooling
 from multitask.models.transformers_model import loading_reports, refuse_lacking
@@ -150,10 +149,9 @@ class SentenceTransformersEncoder:
             raise InputError(
                 f"long is {long}; sentence-transformers, which computes {self.name}, reads only the first tokens"
             )
-        if len(sentences) == 0 and not isinstance(sentences, str):
+        texts = texts_to_embed(sentences, prompt)
+        if not texts:
             return self.encode([""], dimensions=dimensions)[:0]
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        texts = texts if prompt is None else prompted(prompt, texts)
         try:
             with self.runtime.autocast():
                 embeddings = self.model.encode(
@@ -165,7 +163,12 @@ class SentenceTransformersEncoder:
                 )
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, IndexError, ValueError) as error:  # settings that no check of the library finds
+        except (
+            RuntimeError,
+            IndexError,
+            TypeError,
+            ValueError,
+        ) as error:  # what no check of the library finds
             raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         found = np.asarray(embeddings, np.float32)
         check_dimensions(dimensions, found.shape[-1], self.name)

@@ -211,6 +211,16 @@ def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
 # Refusals.
 
 
+@pytest.mark.parametrize("sentences", [[("a man", "a dog")], ["a man", None], [3.5], ["\ud800"]], ids=str)
+def test_what_is_no_text_is_refused_by_both_encoders(distilled, sentences):
+    foreign = SentenceTransformersEncoder(str(distilled), None, "auto", **EXACT, reason="")
+    for encoder in (foreign, SentenceEncoder.load(distilled, **EXACT)):
+        with pytest.raises(InputError, match=r"expected text|TextEncodeInput"):
+            encoder.encode(sentences)
+        with pytest.raises(InputError, match=r'prompt is "query: "; expected {text}'):
+            encoder.encode([], prompt="query: ")
+
+
 @pytest.mark.parametrize("damage", [{"num_hidden_layers": 2**63}, {"num_attention_heads": -1}, {"vocab_size": "600"}])
 def test_a_damaged_bert_is_not_given_to_another_library(tiny_encoder, tmp_path, damage):
     folder = shutil.copytree(tiny_encoder, tmp_path / "model")
