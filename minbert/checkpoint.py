@@ -75,7 +75,14 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
 
 def save_weights(model: Mapping[str, Tensor], path: Path, head: Mapping[str, Tensor] | None = None) -> None:
     """Write the state dict of a `BertModel`, and `head` under its own names, as safetensors, atomically."""
+    refuse_rounded(model)
     write_tensors({**(head or {}), **{name: part.clone() for name, part in under_their_names(model).items()}}, path)
+
+
+def refuse_rounded(model: Mapping[str, Tensor]) -> None:
+    """Raise InputError for a model whose weights were rounded for inference."""
+    if any(tensor.dtype == torch.bfloat16 for tensor in model.values()):
+        raise InputError("weights in bf16 are not saved; load the model with keep_layers=True")
 
 
 def under_their_names(model: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,8 +5,6 @@ into that order in every call. Of one sentence, modules and autocast would take 
 written out.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
@@ -131,7 +129,3 @@ class Bf16Model(BertModel):
             transformed = layer.output.forward(layer.intermediate.forward(hidden))
             hidden = layer_norm(hidden + transformed, width, last.weight, last.bias, epsilon)
         return hidden if self.layers or not first_only else collect(hidden, batch.offsets[:-1])
-
-    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
-        """Raise InputError: the weights are rounded."""
-        raise InputError(f"{folder}: weights in bf16 are not saved; load the model with keep_layers=True")

@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import refuse_not_finite
+from minbert.checkpoint import refuse_not_finite, refuse_rounded
 from minbert.download_checkpoint import TOKENIZER_FILES
 from minbert.errors import InputError, install_with
 from minbert.files import read_bytes
@@ -182,6 +182,7 @@ class TransformersModel(nn.Module):
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
         """Write `config.json` and `model.safetensors` as transformers does. There is no head of masked words."""
         assert head is None
+        refuse_rounded(self.model.state_dict())
         self.theirs.matryoshka_dimensions = self.config.matryoshka_dimensions
         own, self.model.config = self.model.config, self.theirs
         self.model.save_pretrained(folder)

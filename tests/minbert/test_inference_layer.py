@@ -106,11 +106,6 @@ def test_layers_without_neurons_stay():
         assert cosine_similarity(exact, model.forward_packed(batch)).min() > 0.9999
 
 
-def test_rounded_weights_are_not_saved(tmp_path):
-    with pytest.raises(InputError, match="weights in bf16 are not saved; load the model with keep_layers=True"):
-        rounded_model().save(tmp_path)
-
-
 def test_torch_without_the_private_operators_takes_ordinary_layers(monkeypatch):
     monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), {"_is_mkldnn_bf16_supported": lambda: True}))
     assert not processor_has_bf16()

@@ -194,6 +194,8 @@ def test_what_transformers_cannot_do_is_refused(folders, tiny_encoder, tmp_path)
     encoder = SentenceEncoder.load(folders["mpnet"], keep_layers=True, **EXACT)
     with pytest.raises(InputError, match="does not recompute the layers of mpnet"):
         encoder.embed(encoder.tokenizer.encode(["a"]), recompute=True)
+    with pytest.raises(InputError, match="weights in bf16 are not saved"):
+        SentenceEncoder.load(folders["mpnet"], device="cpu", precision="bf16").save(tmp_path / "rounded")
     sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
     bart = transformers.BartConfig(vocab_size=600, max_position_embeddings=64, **sizes)
     transformers.BartModel(bart).save_pretrained(tmp_path)
