@@ -148,8 +148,9 @@ class Run:
 
     @classmethod
     def find(cls, runs: Path, key: RunKey) -> "Run | None":
-        """The run with this key, complete or not; None if there is none."""
-        return next((cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{key.digest()}"))), None)
+        """The run with this key, a complete one if there are copies of it; None if there is none."""
+        found = map(cls, sorted(runs.glob(f"{key.stage}-*-{key.digest()}")))
+        return min(found, key=lambda run: not run.done, default=None)
 
     @property
     def digest(self) -> str:

@@ -106,6 +106,13 @@ def test_a_scheduler_without_parameters_is_its_name_in_the_key():
     assert changed_settings(FinetuneConfig(scheduler="cagrad:c=0.5")) == {"scheduler": "cagrad"}
 
 
+def test_a_copy_of_an_unfinished_run_does_not_hide_the_complete_one(tmp_path):
+    run = place(tmp_path)
+    shutil.copytree(run.folder, tmp_path / f"finetune-copy-{run.digest}")  # comes first by its name
+    run.finish()
+    assert place(tmp_path) == run
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "..\\x", "a b", "a*", "[a]", "line\n"])
 def test_names_that_no_folder_can_have(tmp_path, name):
     with pytest.raises(InputError, match="expected letters, digits"):
