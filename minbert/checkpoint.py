@@ -15,8 +15,10 @@ from minbert.files import atomic_file, file_size, refuse_expanding_archive, refu
 
 logger = logging.getLogger("minbert")
 
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
+DTYPES = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.uint8, torch.bool),
+)
 LARGEST_HEADER = 2**20
 """Bytes of the largest header of a safetensors file; that of a BERT has 30,000."""
 MOST_DIMENSIONS = 8

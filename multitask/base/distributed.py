@@ -13,8 +13,7 @@ Tensors are sent by the backend of their device, other objects by gloo, which ne
 import atexit
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -62,7 +61,7 @@ def join_ranks(device: torch.device) -> None:
 
 def ranks() -> int:
     """Number of processes that train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() and not _alone else 1
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
 
 
 def rank() -> int:
@@ -72,7 +71,7 @@ def rank() -> int:
 
 def is_first() -> bool:
     """Whether this process is the one that writes files and shows progress."""
-    return not dist.is_available() or not dist.is_initialized() or dist.get_rank() == 0
+    return not dist.is_initialized() or dist.get_rank() == 0
 
 
 def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -147,29 +146,22 @@ def from_first(compute: Callable[[], T]) -> T:
     The other ranks wait. The result must be picklable. An error is raised on every rank, so that no rank waits for one
     that has stopped.
     """
+    global _alone
     if ranks() == 1:
         return compute()
     outcome: list[Any] = [None, None]
     if is_first():
+        _alone = True
         try:
-            with _on_its_own():
-                outcome[0] = compute()
+            outcome[0] = compute()
         except Exception as error:
             outcome[1] = error
+        finally:
+            _alone = False
     dist.broadcast_object_list(outcome, 0)
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]
-
-
-@contextmanager
-def _on_its_own() -> Iterator[None]:
-    global _alone
-    _alone = True
-    try:
-        yield
-    finally:
-        _alone = False
 
 
 class _Gather(torch.autograd.Function):

@@ -15,17 +15,11 @@ MAX_THREADS = 1024
 
 
 @settings
-class Place:
+class Computing:
     """Where to compute."""
 
     device: Device = "auto"
     """Where to compute. `auto` uses CUDA if there is a GPU, otherwise the CPU; `mps` is the GPU of a Mac."""
-
-
-@settings
-class Computing(Place):
-    """Where to compute."""
-
     precision: Precision = "auto"
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
 

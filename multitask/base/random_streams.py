@@ -13,15 +13,11 @@ def generator(seed: int, use: str, *keys: int | str) -> np.random.Generator:
 
     The seed is that of the run, or a constant for draws that are the same in every run.
     """
-    return np.random.default_rng(_entropy(seed, use, keys))
+    # repr tells 1 from "1"; the digest makes streams of similar names unrelated.
+    digest = sha256(repr((use, *keys)).encode()).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest, np.uint32).tolist()])
 
 
 def torch_seed(seed: int, use: str, *keys: int | str) -> int:
     """A seed for a torch generator, from the stream of a use."""
     return int(generator(seed, use, *keys).integers(2**63))
-
-
-def _entropy(seed: int, use: str, keys: tuple[int | str, ...]) -> list[int]:
-    # repr tells 1 from "1"; the digest makes streams of similar names unrelated.
-    digest = sha256(repr((use, *keys)).encode()).digest()
-    return [seed, *np.frombuffer(digest, np.uint32).tolist()]

@@ -32,13 +32,7 @@ from multitask.data.messages import listed
 from multitask.data.tables import FRAME, Format, is_frame, table_of
 from multitask.data.texts import Template, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.model_folder import (
-    DESCRIPTION,
-    HEADS,
-    ModelDescription,
-    has_heads,
-    read_description,
-)
+from multitask.models.model_folder import DESCRIPTION, HEADS, ModelDescription, has_heads, read_description
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
@@ -238,10 +232,7 @@ class MultitaskModel(nn.Module):
 
 def load_heads(heads: Heads, folder: Path) -> None:
     """Read the weights of all heads of a model's folder. Raises InputError if they do not fit its description."""
-    state, own = (
-        read_tensors(folder / HEADS),
-        dict(heads.named_parameters()),
-    )  # each once even if several heads share it
+    state, own = read_tensors(folder / HEADS), dict(heads.named_parameters())  # each once even if heads share it
     if set(state) != set(own) or any(state[name].shape != own[name].shape for name in state):
         raise InputError(f"{folder / HEADS}: its tensors do not fit {DESCRIPTION}")
     refuse_not_finite(state, folder / HEADS)

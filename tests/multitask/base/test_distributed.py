@@ -36,10 +36,8 @@ class Threads:
         self.barrier.wait()
         return found
 
-    def is_available(self) -> bool:
+    def is_initialized(self) -> bool:
         return True
-
-    is_initialized = is_available
 
     def get_world_size(self) -> int:
         return RANKS
