@@ -195,7 +195,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(tmp_path, write):
     assert witness.exists()
 
 
-@pytest.mark.parametrize("content", [[torch.ones(2)], {"a": [1]}, torch.ones(3)])
+@pytest.mark.parametrize("content", [[torch.ones(2)], {"a": [1]}, {1: torch.ones(2)}, torch.ones(3)])
 def test_a_pickle_of_something_else_is_refused(tmp_path, content):
     save_reference(tmp_path)
     (tmp_path / "model.safetensors").unlink()

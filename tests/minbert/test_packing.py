@@ -10,16 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import BertModel as TheirBert
 from transformers.utils.logging import disable_progress_bar
 
-from minbert import BertConfig, BertModel, PackedBatch, load_tokenizer
-from minbert.download_checkpoint import BUNDLED, resolve
+from minbert import BertConfig, BertModel, PackedBatch
 from minbert.packing import collect, fill_grids, send
 from tests.minbert.references import (
     VALUES,
     assert_equal,
-    composed_sentences,
     random_reference,
     random_sentences,
     run_packed,
@@ -79,12 +76,6 @@ def test_packed_equals_padded_in_values_and_gradients(training, unpadded, length
         assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
 
 
-def test_one_sentence_is_in_its_grid_already():
-    batch = PackedBatch.from_sequences(sentences_of([7]))
-    assert batch.slots is None
-    assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(1, 7, None)]
-
-
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 512), min_size=2, max_size=60))
 @example(lengths=[1, 1])
@@ -108,17 +99,19 @@ def test_plan(lengths):
     assert sorted(rows) == [[i] * length for i, length in enumerate(lengths)]
 
 
-@pytest.mark.parametrize("unpadded", [False, True])
-def test_equal_lengths_need_no_mask_and_no_padding(unpadded):
-    batch = PackedBatch.from_sequences(sentences_of([9] * 5), unpadded=unpadded)
-    assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(5, 9, None)]
-
-
-def test_unpadded_blocks_are_runs_of_equal_length():
-    batch = PackedBatch.from_sequences(sentences_of([9, 9, 9, 4, 3, 3, 4]), unpadded=True)
-    blocks = [(block.sentences, block.width, block.mask) for block in batch.blocks]
-    assert blocks == [(3, 9, None), (1, 4, None), (2, 3, None), (1, 4, None)]
-    assert batch.slots is batch.fillers is None
+@pytest.mark.parametrize(
+    ("lengths", "unpadded", "blocks"),
+    [
+        ([7], False, [(1, 7)]),
+        ([9] * 5, False, [(5, 9)]),
+        ([9] * 5, True, [(5, 9)]),
+        ([9, 9, 9, 4, 3, 3, 4], True, [(3, 9), (1, 4), (2, 3), (1, 4)]),
+    ],
+)
+def test_blocks_of_equal_lengths_need_no_mask_and_no_padding(lengths, unpadded, blocks):
+    batch = PackedBatch.from_sequences(sentences_of(lengths), unpadded=unpadded)
+    assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(*size, None) for size in blocks]
+    assert (batch.slots is None) == (batch.fillers is None) == (unpadded or len(lengths) == 1)
 
 
 def test_unpadded_attention_has_its_dropout_in_training():
@@ -290,15 +283,9 @@ def test_padding_tokens_of_a_text_have_the_positions_that_transformers_gives_the
             assert (value - theirs).abs().max() < VALUES
 
 
-def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
-    reference = TheirBert.from_pretrained(resolve(BUNDLED), attn_implementation="eager").eval()
-    sentences = load_tokenizer(BUNDLED).encode(composed_sentences(8))[2:]
-    assert_equal(reference, BertModel.from_pretrained(BUNDLED), sentences)
-
-
 def test_more_tokens_than_the_encoder_has_positions_are_refused():
     with pytest.raises(ValueError, match="513 tokens exceed the encoder's 512"):
-        BertModel.from_pretrained(BUNDLED)(torch.ones(1, 513, dtype=torch.int64))
+        BertModel(CONFIG)(torch.ones(1, 513, dtype=torch.int64))
 
 
 def test_initialisation_follows_the_config():

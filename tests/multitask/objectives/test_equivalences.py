@@ -18,25 +18,6 @@ from multitask.objectives.labelled_pairs import CoSENT
 from .batches import Batch, random_batch, value_and_gradient
 
 HARD = random_batch(2, pairs=3).anchors
-ONES, ZEROS = torch.ones(6), torch.zeros(6)
-LITERAL = build_objective("quora_pairs", form="literal")
-
-
-@pytest.mark.parametrize(
-    ("one", "arguments", "factor"),
-    [
-        (build_objective("mnrl", scale=20), {"hard_negatives": HARD}, 1),
-        (build_objective("arccon", angle=0), {}, 1),
-        (build_objective("quora_pairs"), {"labels": ONES}, 1),
-        (LITERAL, {"labels": ONES}, 1),
-        (LITERAL, {"labels": ZEROS}, -1),
-    ],
-    ids=str,
-)
-def test_special_cases_of_infonce(one, arguments, factor):
-    batch = random_batch(1)
-    infonce = value_and_gradient(build_objective("infonce"), batch, hard_negatives=arguments.get("hard_negatives"))
-    torch.testing.assert_close(value_and_gradient(one, batch, **arguments), tuple(factor * x for x in infonce))
 
 
 GRADED = st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=12)
