@@ -12,6 +12,7 @@ process that wants the same artefact waits for the first.
 """
 
 import errno
+import logging
 import os
 import re
 import shutil
@@ -28,6 +29,8 @@ from minbert.files import json_text, nan_for_null, read_json, read_text, sha256_
 from minbert.settings import as_json, read_as
 from multitask.base.keys import FORMAT_VERSION, RunKey, machine_name
 from multitask.base.locks import exclusive, refuse_link
+
+logger = logging.getLogger("multitask")
 
 DONE = "DONE"
 LOCKS = ".locks"
@@ -319,6 +322,17 @@ def refuse_file_of_run(output: Path) -> None:
             raise InputError(f"--output {output}: a file of the run {run}; expected another name")
 
 
+@contextmanager
+def replaced_files_named(*places: Path) -> Iterator[None]:
+    """Log which of these files, or files in these folders, have other bytes when the block ends."""
+    files = [path for place in places for path in ([place] if place.is_file() else place.glob("*")) if path.is_file()]
+    before = {path: sha256_of_file(path) for path in files}
+    yield
+    for path, hash_before in before.items():
+        if sha256_of_file(path) != hash_before:
+            logger.warning("%s: replaced; it had other contents", path)
+
+
 def lock_file(runs: Path, name: str) -> Path:
     """A lock of a folder of runs."""
     refuse_link(runs / LOCKS)
@@ -334,6 +348,12 @@ def check_names(names: Iterable[str | None], path: Path) -> None:
 def is_run(name: str | Path) -> bool:
     """Whether a user names a run's folder, complete or not."""
     return (Path(name) / "inputs.json").is_file()
+
+
+def run_of(model: str | Path) -> Path:
+    """The run that a checkpoint, or a link to it, belongs to; the folder itself if it belongs to none."""
+    folder = Path(model).resolve()
+    return folder.parent.parent if folder.parent.name == "checkpoints" else Path(model)
 
 
 def last_run(runs: Path) -> Path:

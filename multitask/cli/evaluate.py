@@ -10,7 +10,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.settings import Count, Seed, settings
 from multitask.base.options import Computing
-from multitask.base.runs import is_run, locate_model, refuse_file_of_run
+from multitask.base.runs import is_run, locate_model, refuse_file_of_run, replaced_files_named
 from multitask.cli.arguments import Command
 from multitask.cli.use_models import BestOn, Data, ModelOption, PoolingOption
 from multitask.training.settings import ObjectiveConfig
@@ -18,7 +18,7 @@ from multitask.training.settings import ObjectiveConfig
 if TYPE_CHECKING:
     from multitask.data.examples import LabelledData
     from multitask.models.multitask_model import MultitaskModel
-    from multitask.use.predict import ModelData
+    from multitask.use.model_data import ModelData
 
 
 @settings
@@ -95,7 +95,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     from multitask.models.multitask_model import load_model, tasks_to_score
     from multitask.tasks.check import warn_of_gaps
     from multitask.tasks.declarations import load_tasks
-    from multitask.use.predict import ModelData, data_for, replaced_files_named
+    from multitask.use.model_data import ModelData, data_for
 
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = resolve_runtime(options.device, options.precision)
@@ -178,7 +178,6 @@ def _evaluate_suite(options: Evaluate) -> None:
     from multitask.evaluation.suite_pages import suite_text, write_suite
     from multitask.evaluation.suites import evaluate_suites
     from multitask.models.sentence_encoder import load_encoder
-    from multitask.use.predict import replaced_files_named
 
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model

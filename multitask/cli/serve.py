@@ -98,7 +98,7 @@ def explore(options: Explore) -> None:
     from multitask.service.app import LOOPBACK, create_app
     from multitask.service.explore_routes import add_page
     from multitask.service.explorer import load_dev_sets
-    from multitask.use.predict import data_for
+    from multitask.use.model_data import data_for
 
     token = access_token(None)
     models = _load(

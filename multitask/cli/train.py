@@ -87,7 +87,7 @@ def train(options: Any) -> None:
     """Run the stage that the options belong to."""
     from multitask.base import distributed
     from multitask.stages.run_stage import run_stage
-    from multitask.use.predict import data_for
+    from multitask.use.model_data import data_for
 
     stage, data = options.stage, options.tasks_file or options.data
     weights: list[Weights] = []

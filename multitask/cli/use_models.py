@@ -14,6 +14,7 @@ from minbert.config import Long
 from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.base.options import Computing
+from multitask.base.runs import locate_model, replaced_files_named, run_of
 from multitask.cli.arguments import POSITIONAL, Command
 from multitask.data.tables import ROWS_PER_BATCH, Format
 from multitask.models.settings import Pooling
@@ -117,10 +118,9 @@ def predict(options: Predict) -> None:
 
 
 def _predict_input(options: Predict, source: Path) -> None:
-    from multitask.base.runs import locate_model
     from multitask.models.multitask_model import MultitaskModel, tasks_for
     from multitask.tasks.declarations import chosen_tasks
-    from multitask.use.predict import predict_file, replaced_files_named
+    from multitask.use.predict import predict_file
 
     output = options.output or Path("-")
     folder = locate_model(options.model, best_on=options.best_on)
@@ -135,8 +135,8 @@ def _predict_input(options: Predict, source: Path) -> None:
 
 
 def _predict_sets(options: Predict) -> None:
-    from multitask.base.runs import locate_model
-    from multitask.use.predict import data_for, replaced_files_named, run_of, write_prediction_files
+    from multitask.use.model_data import data_for
+    from multitask.use.predict import write_prediction_files
 
     locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
     data = data_for(options.model, options.tasks_file or options.data).path
@@ -223,7 +223,6 @@ def search(options: Search) -> None:
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.embed import Index, sentences
-    from multitask.use.predict import replaced_files_named
     from multitask.use.search import search as nearest
 
     check_output(options.output)
@@ -292,7 +291,6 @@ def mine(options: Mine) -> None:
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.use.mine import COLUMNS, WITHOUT_WORDS, index_of, mined_rows, negatives_of, read_pairs
-    from multitask.use.predict import replaced_files_named
 
     check_output(options.output)
     pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, options.file_format)
@@ -353,7 +351,6 @@ class Export(PoolingOption, ModelOption):
 
 def export(options: Export) -> None:
     """Write the folder and print its name."""
-    from multitask.base.runs import locate_model
     from multitask.data.contamination import TrainedOn
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder

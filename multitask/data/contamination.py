@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, sha256_of_file
-from multitask.base.runs import is_run
+from multitask.base.runs import is_run, run_of
 
 RECORD = "trained_on.npz"
 MOST_UNKNOWN_BYTES = 2**24  # of the lines of what is not known
@@ -119,7 +119,7 @@ class TrainedOn:
         `name` is the user's name of the model, which `unknown` shows and which identifies published checkpoints.
         Raises InputError if the record is damaged.
         """
-        run = folder.resolve().parent.parent if folder.resolve().parent.name == "checkpoints" else folder
+        run = run_of(folder)
         for place in (folder, run):
             if (found := cls.read(place)) is not None:
                 return found

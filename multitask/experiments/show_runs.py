@@ -26,7 +26,7 @@ from multitask.stages.registry import stages
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings import ON_DEV
 from multitask.tasks.scores import LOWER_IS_BETTER, score_text
-from multitask.use.predict import data_for
+from multitask.use.model_data import data_for
 
 logger = logging.getLogger("multitask")
 

@@ -12,13 +12,12 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
 from minbert.files import nan_for_null, read_json, sha256_of_file
-from multitask.base.runs import Run, is_run, locate_model, without_folders
+from multitask.base.runs import Run, is_run, locate_model, run_of, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.markup import markdown_code, markdown_text
 from multitask.evaluation.embeddings import SIMILARITY_MEASURES
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.scores import score_text
-from multitask.use.predict import run_of
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 SUITE_METRICS = {"sts": "spearman", "transfer": "accuracy", "retrieval": "ndcg"}
@@ -92,7 +91,7 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
         members, teachers = (shlex.split(labels.get(key, "")) for key in ("members", "teacher"))
         for parent in dict.fromkeys([*parents, *members, *teachers]):
             its_roots = {} if parent in teachers else roots
-            path = run_of(Path(parent))
+            path = run_of(parent)
             found = next((place for place in (path, run.parent / path.name) if is_run(place)), None)
             if found is None:
                 its_roots.setdefault(parent)

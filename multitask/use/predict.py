@@ -1,29 +1,26 @@
-"""Predictions for the rows of a file, or for the tasks' own sets; and the data that a model is used with."""
+"""Predictions for the rows of a file, or for the tasks' own sets."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minbert.errors import InputError
-from minbert.files import read_json, sha256_of_file
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
-from multitask.base.runs import Run, is_run, locate_model
+from multitask.base.runs import locate_model
 from multitask.data.examples import LabelledData
 from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
 from multitask.data.read_tables import open_pairs, open_table
-from multitask.data.tables import ROWS_PER_BATCH, Format, OpenTable, RowsFrom, suffixes
+from multitask.data.tables import ROWS_PER_BATCH, FileRow, Format, OpenTable, RowsFrom, suffixes
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, write_predictions
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, grouped
-from multitask.stages.reads import SPLITS_BY_USE, changed_file
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel
 from multitask.tasks.labels import Labelled
@@ -78,9 +75,8 @@ def predict_file(
     or the two of a pair with a tab between them. `-` stands for standard input, whose format is the suffix `form`, and
     output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or as those of
     the same tasks in `declared`; `separator` is what separates its fields, if it is another one. `probabilities` adds a
-    column with the probability of each class, too; names of added columns begin with `prefix`. Returns the number of
-    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
-    file has.
+    column for each class, too; names of added columns begin with `prefix`. Returns the number of rows. Raises
+    InputError for no such task, a missing column, a value that is not text, or an added column that the file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
@@ -106,11 +102,7 @@ def predict_file(
     writer = table_writer(output, [*table.columns, *new], types, form)
     with writer as write, RowsDone(total, passes=passes) as shown:
         while block := list(islice(table.rows, ROWS_PER_BATCH)):
-            rows = [dict(row) for _, row in block]
-            for (number, _), row in zip(block, rows, strict=True):
-                if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
-                    raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
-                row.update(dict.fromkeys(new))  # in their order, whichever are predicted first
+            rows = [_with_columns(row, new, table.place(number)) for number, row in block]
             for (contents, missing), together in groups.items():
                 own = replace(table, format=replace(file_format, missing=missing))
                 texts = list(texts_of_rows(own, block, contents))
@@ -142,6 +134,13 @@ def _check_header(table: OpenTable, new: Sequence[str]) -> None:
         raise InputError(f"two predicted columns are called {twice[0]}; predict these tasks in two calls, with --task")
     if clash := sorted(set(new) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
+
+
+def _with_columns(row: FileRow, new: Sequence[str], place: str) -> dict[str, Any]:
+    """A row with columns to fill, in their order, whichever are predicted first."""
+    if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
+        raise InputError(f"{place}: has the column {clash[0]} already; use --prefix")
+    return {**row, **dict.fromkeys(new)}
 
 
 def _fitting(model: MultitaskModel, names: list[str], columns: Sequence[str], table: OpenTable) -> list[str]:
@@ -183,72 +182,3 @@ def _types(model: MultitaskModel, table: OpenTable, added: Mapping[str, Sequence
             types[predicted] = number
         types |= dict.fromkeys(probabilities, number)
     return types
-
-
-SAMPLE_DATA = Path("data/sample")
-
-
-class ModelData(NamedTuple):
-    """A tasks file, or the folder of the course's files; `own`: whether it is what the model's run was trained with."""
-
-    path: Path
-    own: bool
-
-
-def data_for(model: str | Path, given: Path | None) -> ModelData:
-    """The data that a model is used with, by default those that its run was trained with; logs their path.
-
-    A model outside a run has the sample. Raises InputError if the run's own data are gone or have changed.
-    """
-    found = _find(model, given)
-    logger.info("data: %s", found.path)
-    return found
-
-
-def _find(model: str | Path, given: Path | None) -> ModelData:
-    run = trained_run(run_of(Path(model)))
-    if run is None:
-        return ModelData(SAMPLE_DATA if given is None else given, own=False)
-    inputs, recorded = read_json(run / "inputs.json", dict), Path(Run(run).labels.get("data", "its data"))
-    if given is not None:
-        same = given.resolve() == recorded.resolve() or bool(inputs.get("dev"))
-        return ModelData(given, own=same and given.exists() and changed_file(inputs, given) is None)
-    remedy = "name the data with --data or --tasks-file"
-    if file := changed_file(inputs, recorded) if recorded.exists() else recorded:
-        if not file.exists():
-            raise InputError(f"{file}: no such file, and {run} was trained with it; {remedy}")
-        raise InputError(f"{file}: changed since {run} was trained with it; {remedy}")
-    return ModelData(recorded, own=True)
-
-
-def run_of(model: Path) -> Path:
-    """The run that a checkpoint belongs to, or the folder itself if it belongs to none."""
-    folder = model.absolute()
-    return folder.parent.parent if folder.parent.name == "checkpoints" else model
-
-
-def trained_run(run: Path) -> Path | None:
-    """The run, or the nearest one that it was made from, that read rows; the last known one if none did.
-
-    A run that is not at its recorded place is looked for next to the run that was made from it.
-    """
-    chain: list[Path] = []
-    while is_run(run) and run not in chain:
-        chain.append(run)
-        inputs = read_json(run / "inputs.json", dict)
-        if any(inputs.get(use) for use in SPLITS_BY_USE):
-            break
-        start = run_of(Path(Run(run).labels.get("start", "")))
-        run = start if is_run(start) else run.parent / start.name
-    return chain[-1] if chain else None
-
-
-@contextmanager
-def replaced_files_named(*places: Path) -> Iterator[None]:
-    """Log which of these files, or files in these folders, have other bytes when the block ends."""
-    files = [path for place in places for path in ([place] if place.is_file() else place.glob("*")) if path.is_file()]
-    before = {path: sha256_of_file(path) for path in files}
-    yield
-    for path, hash_before in before.items():
-        if sha256_of_file(path) != hash_before:
-            logger.warning("%s: replaced; it had other contents", path)

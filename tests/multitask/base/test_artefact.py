@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.base import runs as artefacts
 from multitask.base.keys import RunKey, changed_settings
-from multitask.base.runs import LOCKS, Run, last_run, refuse_file_of_run
+from multitask.base.runs import LOCKS, Run, last_run, refuse_file_of_run, run_of
 from multitask.cli.main import main
 from multitask.stages.settings import FinetuneConfig, PretrainConfig
 from multitask.training.settings import ObjectiveConfig
@@ -35,6 +35,14 @@ class Config:
 
 
 INPUTS = {"start": "1f", "data": {"a": "2f"}}
+
+
+def test_the_run_of_a_checkpoint_is_found_through_a_link(tmp_path):
+    checkpoint = tmp_path.resolve() / "run" / "checkpoints" / "step-0000008"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "best").symlink_to(checkpoint)
+    assert run_of(checkpoint) == run_of(tmp_path / "best") == tmp_path.resolve() / "run"
+    assert run_of("someone/tiny") == Path("someone/tiny")
 
 
 def building(runs: Path, stage="finetune", version=1, name="run", config=Config(), inputs=INPUTS, labels=None, **more):
