@@ -73,6 +73,10 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
         if self.suite != "multitask" and (self.task or self.input or self.details or of_input):
             names = "--task, --input, --text, --label, --separator and --details"
             raise InputError(f"{names} are for the tasks' own scores, not for --suite {self.suite}")
+        if self.suite not in ("multitask", "retrieval") and self.split != "dev":
+            raise InputError(f"--split is not for --suite {self.suite}, whose sets have test rows of their own")
+        if self.suite != "multitask" and self.output is not None and self.output.suffix in (".md", ".tex"):
+            raise InputError(f"--output {self.output}: expected a name for JSON; tables get it with .md and .tex")
         if self.input is not None and self.split != "dev":
             raise InputError("--split is for the tasks' own sets, not for --input; leave one out")
         if self.input is None and of_input:
@@ -184,7 +188,7 @@ def _evaluate_suite(options: Evaluate) -> None:
     split = options.split if options.suite == "retrieval" and is_retrieval_set(options.data) else None
     scored = options.suite if split is None else f"{options.suite}-{options.data.resolve().name}-{split}"
     output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"
-    files = [output.with_suffix(suffix) for suffix in (".json", ".md", ".tex")]
+    files = [output, output.with_suffix(".md"), output.with_suffix(".tex")]
     for path in files if options.output else ():
         refuse_file_of_run(path)
     place = locate_model(name, options.revision, options.best_on) if is_run(name) or options.best_on else name

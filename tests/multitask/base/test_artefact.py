@@ -196,11 +196,11 @@ def test_outputs_do_not_replace_files_of_a_run(tmp_path, monkeypatch, capsys, co
 def test_a_suite_is_not_scored_for_a_table_over_a_file_of_a_run(tmp_path, capsys):
     """OUTPUT stands for three files."""
     artefact = place(tmp_path)
-    (artefact.folder / "best.json").write_text("{}")
+    (artefact.folder / "card.md").write_text("# A card")
     artefact.finish()
-    options = ["--suite", "sts", "--data", "nothing", "--output", str(artefact.folder / "best.md")]
+    options = ["--suite", "sts", "--data", "nothing", "--output", str(artefact.folder / "card.json")]
     assert main(["evaluate", "--model", "nothing", *options]) == 2
-    path, run = artefact.folder / "best.json", artefact.folder
+    path, run = artefact.folder / "card.md", artefact.folder
     assert capsys.readouterr().err == f"error: --output {path}: a file of the run {run}; expected another name\n"
 
 
