@@ -50,8 +50,8 @@ class EmbeddingRecord:
     """How the file is written."""
     long: Long = "head"
     """How texts with more tokens than the encoder takes were read."""
-    shape: tuple[int, int] | None = None
-    """Sentences and numbers of each; None of earlier versions."""
+    sha256: str | None = None
+    """Of the array's file; None of earlier versions."""
 
 
 def embed_file(
@@ -94,10 +94,12 @@ def embed_file(
         encoder.counts.warn(source, "" if long == "windows" else " (--long windows reads all)")
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
+        file.flush()
+        written = sha256_of_file(temporary)
         place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
     text = None if digest is None else os.path.relpath(source.resolve(), output.resolve().parent)
     which = encoder.identity, encoder.name, text, digest, column
-    record = EmbeddingRecord(*which, dtype, normalize, file_format, long, (count, width))
+    record = EmbeddingRecord(*which, dtype, normalize, file_format, long, written)
     write_json(place, asdict(record))
     return count, width
 
@@ -129,8 +131,8 @@ class Index(NamedTuple):
             raise InputError(f"{path}: {place.name}, which names its model, is missing; {again}")
         vectors = read_or_refuse(path, _mapped)
         record = read_as(EmbeddingRecord, read_text(place), place)
-        fits = vectors.ndim == 2 and record.shape in (None, vectors.shape)
-        if not fits or vectors.dtype.str != STORED[record.dtype]:
+        fits = record.sha256 in (None, sha256_of_file(path))
+        if not fits or vectors.ndim != 2 or vectors.dtype.str != STORED[record.dtype]:
             raise InputError(f"{path}: not the array that {place.name} describes; {again}")
         if record.model != encoder.identity:
             wrote = f"pass the --model (it was {record.model_name}) and --pooling that wrote it"
