@@ -15,7 +15,10 @@ from minbert.files import nan_for_null, read_json, sha256_of_file
 from multitask.base.runs import Run, is_run, locate_model, run_of, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.markup import markdown_code, markdown_text
+from multitask.data.messages import logger
 from multitask.evaluation.embeddings import SIMILARITY_MEASURES
+from multitask.models.compute_in_batches import PoolingMethod
+from multitask.models.model_folder import resolve_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.scores import score_text
 
@@ -37,7 +40,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     trained_on = TrainedOn.of_folder(folder, name)
     bases = [_hub_id(root) for root in roots]
     title = stages[-1]["artefact"] if stages else folder.resolve().name if Path(name).exists() else name
-    scores = _scores(folder)
+    scores = _scores(folder, encoder.pooling)
     front = ModelCardData(
         model_name=title,
         library_name="sentence-transformers",
@@ -120,20 +123,30 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return list(stages.values()), list(own)
 
 
-def _scores(folder: Path) -> list[dict[str, Any]]:
+def _scores(folder: Path, pooling: PoolingMethod) -> list[dict[str, Any]]:
     """The scores that the run measured when it kept this model, and those that `evaluate` wrote into its folder.
 
-    An export has those `of_embeddings`; the others are of a head, which it does not include.
+    An export has those `of_embeddings`; the others are of a head, which it does not include. A warning names what was
+    measured of embeddings with another pooling than the export's.
     """
+
+    def is_exported(place: Path, measured: PoolingMethod) -> bool:
+        if measured != pooling:
+            logger.warning(
+                "%s: not in the model card: its scores are those of %s pooling, not of %s", place, measured, pooling
+            )
+        return measured == pooling
+
     run = Run(run_of(folder.resolve()))
     metrics, embeddings, rows = {}, False, "dev"
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
         metrics = next(line["dev"] for line in run.history() if line["step"] == step)
-        embeddings = run.folder.name.startswith("pretrain-")
+        if embeddings := run.folder.name.startswith("pretrain-"):
+            metrics = metrics if is_exported(run.folder, resolve_pooling("auto", folder)) else {}
         if read_json(run.folder / "config.json").get("held_out") is not None:
             rows = "held-out training rows"
-    elif (run.folder / "evaluation.json").is_file():
+    elif is_run(run.folder) and (run.folder / "evaluation.json").is_file():
         metrics = run.evaluation()["metrics"]
     scores = [
         {"data": rows, "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
@@ -144,8 +157,10 @@ def _scores(folder: Path) -> list[dict[str, Any]]:
     for suite, metric in SUITE_METRICS.items():
         of_own_sets = sorted(folder.glob(f"evaluation-{suite}-*.json"))
         for path in (*folder.glob(f"evaluation-{suite}.json"), *of_own_sets):
-            data = path.stem.removeprefix("evaluation-")
-            for task, result in read_json(path)["tasks"].items():
+            data, measured = path.stem.removeprefix("evaluation-"), read_json(path)
+            if not is_exported(path, measured["settings"]["pooling"]):
+                continue
+            for task, result in measured["tasks"].items():
                 value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])
                 seen = f"{result['rows_seen']:,} of {result['rows']:,}"
                 found = {"data": data, "task": task, "metric": metric, "value": value, "of_embeddings": True}

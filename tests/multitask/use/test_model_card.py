@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
@@ -13,6 +14,8 @@ from minbert.files import read_json, sha256_of_file, write_json
 from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.settings import Pooling
+from multitask.models.transformers_model import TransformersConfig
 from multitask.use.model_card import model_card
 
 SMALL = ("--epochs", "1", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
@@ -35,8 +38,8 @@ def only(runs: Path, stage: str) -> Path:
     return folder
 
 
-def card_of(name: Path | str, normalize: bool = False) -> str:
-    encoder = SentenceEncoder.load(name, device="cpu", precision="fp32")
+def card_of(name: Path | str, normalize: bool = False, pooling: Pooling = "auto") -> str:
+    encoder = SentenceEncoder.load(name, pooling=pooling, device="cpu", precision="fp32")
     return model_card(str(name), None, encoder, normalize)
 
 
@@ -125,15 +128,21 @@ def test_scores_on_held_out_rows_are_not_called_dev_scores(tiny_encoder, small_d
     assert "dev set" not in card
 
 
-def test_results_of_suites_stand_beside(runs, tmp_path):
+def pooled(pooling: str) -> dict[str, Any]:
+    return {"settings": {"pooling": pooling}}
+
+
+def test_results_of_suites_stand_beside_unless_they_are_of_another_pooling(runs, tmp_path, caplog):
     folder = shutil.copytree(Run(only(runs, "finetune")).model_folder(), tmp_path / "model")
     similarity = {"all": {"spearman": 0.75, "pearson": 0.5}, "mean": {"spearman": 0.1, "pearson": 0.1}}
     scores = {"sts": ("STS12", similarity), "transfer": ("MR", {"accuracy": 0.875, "f1": None})}
     for suite, (task, values) in scores.items():
         result = {task: {"rows": 3108, "rows_seen": 12, "scores": values}}
-        write_json(folder / f"evaluation-{suite}.json", {"suite": suite, "tasks": result})
+        write_json(folder / f"evaluation-{suite}.json", {"suite": suite, "tasks": result, **pooled("mean")})
     own = {"faq": {"rows": 20, "rows_seen": 0, "scores": {"ndcg": 0.5, "mrr": 0.25}}}
-    write_json(folder / "evaluation-retrieval-faq-test.json", {"suite": "retrieval", "tasks": own})
+    write_json(folder / "evaluation-retrieval-faq-test.json", {"suite": "retrieval", "tasks": own, **pooled("mean")})
+    write_json(folder / "evaluation-retrieval-faq-dev.json", {"suite": "retrieval", "tasks": own, **pooled("cls")})
+    write_json(folder / "evaluation.json", {"accuracy": 0.5})  # of somebody else
     card = card_of(folder)
     assert table(section(card, "Results")) == [
         ["sts", "STS12", "spearman", "0.7500", "the embeddings", "12 of 3,108"],
@@ -141,6 +150,11 @@ def test_results_of_suites_stand_beside(runs, tmp_path):
         ["retrieval-faq-test", "faq", "ndcg", "0.5000", "the embeddings", "0 of 20"],
     ]
     assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR", "faq"]
+    left_out = "not in the model card: its scores are those of {} pooling, not of {}"
+    assert caplog.messages == [f"{folder / 'evaluation-retrieval-faq-dev.json'}: {left_out.format('cls', 'mean')}"]
+    run = only(runs, "pretrain")
+    assert "No scores were measured." in section(card_of(run, pooling="cls"), "Results")
+    assert caplog.messages[1:] == [f"{run}: {left_out.format('mean', 'cls')}"]
 
 
 def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp_path):
@@ -172,6 +186,14 @@ def test_a_published_checkpoint_has_no_recipe_but_is_a_base():
     assert "sentences of up to 256 tokens" in card
     assert "Quora" in section(card, "Limits")
     assert not table(section(card, "Results"))
+
+
+def test_encoders_of_other_architectures_have_their_name(tiny_encoder):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    encoder.model.config = TransformersConfig("distilbert", 32, 6, 600, 64)
+    assert "A sentence encoder: distilbert with 6 layers of width 32" in model_card(
+        str(tiny_encoder), None, encoder, False
+    )
 
 
 def test_names_of_folders_are_text(tiny_encoder, tmp_path):
