@@ -21,6 +21,7 @@ from multitask.tasks.task import Task
 
 CONFIDENCE_BINS = 10
 F1_SAMPLES = 2000
+MOST_ERRORS, SHOWN_CLASSES = 50, 20  # in a file of errors, and in a terminal's table
 
 RightOrWrong = NDArray[np.bool_]
 
@@ -54,14 +55,13 @@ def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.floa
     return np.where(task.decide(estimates) > 0, estimates, 1 - estimates)
 
 
-def class_scores(predicted: RightOrWrong, gold: RightOrWrong, labels: Sequence[str], seed: int = 0) -> pandas.DataFrame:
+def class_scores(predicted: RightOrWrong, gold: RightOrWrong, labels: Sequence[str]) -> pandas.DataFrame:
     """Scores of every class.
 
     Args:
         predicted: whether a row is predicted to have a label, [rows, labels].
         gold: whether it has it, [rows, labels].
         labels: their names.
-        seed: of the resampled rows.
 
     Returns:
         A line for each label, with `class`, its name, `rows`, the number of rows that have it, `precision`, NaN if it
@@ -73,7 +73,7 @@ def class_scores(predicted: RightOrWrong, gold: RightOrWrong, labels: Sequence[s
     hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
     # F1 depends on the rows only through these counts, so the counts are resampled: memory does not grow with the rows.
     cells = np.stack([hits, called - hits, there - hits, size - called - there + hits], axis=1)  # [labels, 4]
-    draws = generator(seed, "resampled rows of class scores", size)
+    draws = generator(0, "resampled rows of class scores", size)
     drawn = np.moveaxis(draws.multinomial(size, cells / size, (F1_SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
     f1, resampled = _f1(hits, called, there), _f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2])
     numbers = [Uncertain(value, values) for value, values in zip(f1, resampled.T, strict=True)]
@@ -94,7 +94,7 @@ def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArra
     return np.asarray(2 * hits / np.where(counts, counts, np.nan))
 
 
-def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> list[dict[str, Any]]:
+def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> pandas.DataFrame:
     """The rows with the worst errors first: wrong classes by confidence, numbers by their distance from the label."""
     labels, decided = np.asarray(examples.labels), task.decide(estimates)
     if isinstance(task, Classification | MultiLabel):
@@ -104,18 +104,15 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
     else:
         measure, wrong = "error", np.abs(decided - labels)
     order = [row for row in np.argsort(-wrong, kind="stable")[:most].tolist() if wrong[row] > -np.inf]
-    shown = zip(order, written(task, labels[order]), written(task, decided[order]), strict=True)
-    columns = text_headers(task.files.text, ("row", "label", "predicted", measure))
-    return [
-        {
-            "row": int(row if examples.numbers is None else examples.numbers[row]),
-            **{column: texts[row] for column, texts in zip(columns, examples.sentences, strict=True)},
-            "label": label,
-            "predicted": prediction,
-            measure: float(wrong[row]),
-        }
-        for row, label, prediction in shown
-    ]
+    texts = text_headers(task.files.text, ("row", "label", "predicted", measure))
+    columns = {
+        "row": [row if examples.numbers is None else int(examples.numbers[row]) for row in order],
+        **{name: [column[row] for row in order] for name, column in zip(texts, examples.sentences, strict=True)},
+        "label": written(task, labels[order]),
+        "predicted": written(task, decided[order]),
+        measure: wrong[order],
+    }
+    return pandas.DataFrame(columns)
 
 
 def text_headers(columns: Sequence[str], taken: Sequence[str]) -> list[str]:
@@ -133,7 +130,6 @@ def write_details(
     tasks: Mapping[str, Task],
     estimates: Mapping[str, NDArray[np.float64]],
     examples: Mapping[str, Examples],
-    errors: int = 50,
 ) -> list[Path]:
     """Write for each task what its scores do not tell, as files in a folder; returns the files.
 
@@ -144,8 +140,7 @@ def write_details(
     paths = []
     for name, values in estimates.items():
         task, rows = tasks[name], examples[name]
-        if found := worst_errors(task, values, rows, errors):
-            paths.append(_write_table(folder / f"{name}-errors.csv", found))
+        paths.append(_write_table(folder / f"{name}-errors.csv", worst_errors(task, values, rows, MOST_ERRORS)))
         if isinstance(task, Classification | MultiLabel):
             paths += _write_classes(folder, task, values, np.asarray(rows.labels))
     return paths
@@ -157,12 +152,11 @@ def _write_classes(
     names = task.names
     predicted, gold = _by_class(task, estimates, labels)
     right = task.decide(estimates) == labels
-    rows = class_scores(predicted, gold, names).to_dict("records")
-    paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
+    paths = [_write_table(folder / f"{task.name}-classes.csv", class_scores(predicted, gold, names))]
     if isinstance(task, Classification):
-        confusion = zip(names, task.metrics(estimates, labels)["confusion"], strict=True)
-        table = [{"": name, **dict(zip(names, row, strict=True))} for name, row in confusion]  # no name is empty
-        paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
+        confusion = pandas.DataFrame(task.metrics(estimates, labels)["confusion"], columns=names)
+        confusion.insert(0, "", names)  # no name is empty
+        paths.append(_write_table(folder / f"{task.name}-confusion.csv", confusion))
     error, found = calibration(confidence_of(task, estimates).ravel(), right.ravel())
     bins = found.astype(object).where(found.notna(), None).to_dict("records")
     numbers, picture = folder / f"{task.name}-calibration.json", folder / f"{task.name}-reliability.png"
@@ -182,23 +176,23 @@ def _by_class(
     return decided[:, None] == every, labels[:, None] == every
 
 
-def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int = 20) -> str:
+def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples) -> str:
     """Rows, precision, recall and F1 of a task's classes, the most frequent ones, as text; empty of other tasks."""
     if not isinstance(task, Classification | MultiLabel):
         return ""
     found = class_scores(*_by_class(task, estimates, np.asarray(examples.labels)), task.names)
-    shown = found if len(found) <= most else found.nlargest(most, "rows")
+    shown = found if len(found) <= SHOWN_CLASSES else found.nlargest(SHOWN_CLASSES, "rows")
     lines = [[task.name, "rows", "precision", "recall", "f1"]]
     lines += [[str(row[0]), f"{row[1]:,}", *map(score_text, row[2:5])] for row in shown.itertuples(index=False)]
     more = len(found) - len(shown)
     return aligned(lines) + (f"\nand {more:,} rarer classes; --details has all" if more else "")
 
 
-def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def _write_table(path: Path, table: pandas.DataFrame) -> Path:
     """Write a file that people open with a spreadsheet: no text in it is a formula."""
-    cells = [{without_formula(name): without_formula(cell) for name, cell in row.items()} for row in rows]
-    with table_writer(path, list(cells[0])) as write_rows:
-        write_rows(cells)
+    table = table.rename(columns=without_formula)
+    with table_writer(path, list(table)) as write_rows:
+        write_rows([{n: without_formula(cell) for n, cell in row.items()} for row in table.to_dict("records")])
     return path
 
 

@@ -155,15 +155,14 @@ def test_a_temperature_at_the_end_of_the_search_stays_one_and_says_why(name, why
 def test_worst_errors_are_the_most_confident_wrong_rows():
     task = declared_tasks()["topic"]
     estimates = softmax(LOGITS, axis=1)
-    found = worst_errors(task, estimates, examples(LABELS), 5)
+    found = worst_errors(task, estimates, examples(LABELS), 5).to_dict("records")
     wrong = [(estimates[i].max(), i) for i in range(ROWS) if estimates[i].argmax() != LABELS[i]]
     assert [error["row"] for error in found] == [i for _, i in sorted(wrong, reverse=True)[:5]]
     for error in found:
         assert error["question"] == f"-text 0 {error['row']}"
         assert error["label"] == task.names[LABELS[error["row"]]]
         assert error["predicted"] != error["label"]
-    right = worst_errors(task, np.eye(3)[LABELS], examples(LABELS), 5)
-    assert right == []
+    assert worst_errors(task, np.eye(3)[LABELS], examples(LABELS), 5).empty
 
 
 def test_worst_errors_of_a_regression_are_the_farthest_rows():
@@ -171,8 +170,8 @@ def test_worst_errors_of_a_regression_are_the_farthest_rows():
     labels = np.linspace(1, 5, 9)
     estimates = (labels - 1) / 4 + np.array([0, 0.1, -0.3, 0, 0.2, 0, 0, -0.05, 0])
     found = worst_errors(task, estimates, examples(labels), 3)
-    assert [error["row"] for error in found] == [2, 4, 1]
-    assert [error["error"] for error in found] == pytest.approx([1.2, 0.8, 0.4], abs=1e-5)
+    assert [*found["row"]] == [2, 4, 1]
+    assert [*found["error"]] == pytest.approx([1.2, 0.8, 0.4], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_worst_errors_of_a_regression_are_the_farthest_rows():
 def test_sentences_take_the_place_of_no_other_column_of_the_worst_errors(columns, names):
     task = declared_tasks()["similar"]
     own = replace(task, files=replace(task.files, text=columns))
-    (found,) = worst_errors(own, np.array([0.2]), examples([4.5], 2), 1)
+    (found,) = worst_errors(own, np.array([0.2]), examples([4.5], 2), 1).to_dict("records")
     assert [*found] == ["row", *names, "label", "predicted", "error"]
     assert [found[name] for name in ("row", *names, "label")] == [0, "-text 0 0", "-text 1 0", 4.5]
 
@@ -223,6 +222,9 @@ def test_details_are_written_for_every_kind(tmp_path):
     right = (estimates["same"] > 0.5) == (LABELS % 2 == 1)
     assert stored["expected_calibration_error"] == pytest.approx(slow_error(confidence, right, 10))
     assert sum(part["rows"] for part in stored["bins"]) == ROWS
+    write_details(tmp_path, {"topic": tasks["topic"]}, {"topic": np.eye(3)[LABELS]}, rows)
+    no_errors = (tmp_path / "topic-errors.csv").read_text().splitlines()  # none of another evaluation are left
+    assert no_errors == [f"row,{tasks['topic'].files.text[0]},label,predicted,confidence"]
     assert not (tmp_path / "stars-classes.csv").exists()
     assert (tmp_path / "tags-reliability.png").read_bytes().startswith(b"\x89PNG")
 
