@@ -29,7 +29,7 @@ Resamples on which a number is undefined are left out, and counted. A number tha
 Imports no torch.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from math import ceil
@@ -37,11 +37,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.stats import t as student
 
 from multitask.base.random_streams import generator
-from multitask.tasks.scores import LOWER_IS_BETTER, Metric, rounding
+from multitask.evaluation.weighted_scores import SCORE_FUNCTIONS
+from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 
 Values = NDArray[np.float64]
 
@@ -114,8 +114,13 @@ class Uncertain:
         return bound + float(np.quantile(margin - estimates, POWER))
 
     def p_value(self) -> float:
-        """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1) if seeds do not vary."""
-        if self.error and len(self.draws):
+        """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1) if seeds do not vary.
+
+        It is 1 if the number is undefined, or all draws are.
+        """
+        if np.isnan(self.value) or not len(self.draws):
+            return 1.0
+        if self.error:
             below = student.cdf(-self.examples[~np.isnan(self.examples)] / self.error, self.degrees).mean()
             return float(2 * min(below, 1 - below))
         fewest = min(np.count_nonzero(self.draws <= ROUNDING), np.count_nonzero(self.draws >= -ROUNDING))
@@ -231,159 +236,6 @@ def resampled_scores(
         counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
         parts.append(score(counts / size, labels, predictions))
     return np.concatenate(parts)
-
-
-def _accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    right = predictions == labels
-    return weights @ (right if labels.ndim == 1 else right.all(axis=2)).T.astype(np.float64)
-
-
-def _class_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any], classes: int) -> Values:
-    gold = _class_weights(weights, labels, classes)
-    scores = []
-    for model in predictions:
-        hits = _class_weights(weights, labels, classes, model == labels)
-        scores.append(_f1(hits, gold + _class_weights(weights, model, classes)).mean(axis=1))
-    return np.stack(scores, axis=1)
-
-
-def _matthews(weights: Values, labels: NDArray[Any], predictions: NDArray[Any], classes: int) -> Values:
-    gold = _class_weights(weights, labels, classes)
-    right = _accuracy(weights, labels, predictions)
-    scores = np.empty_like(right)
-    for place, model in enumerate(predictions):
-        predicted = _class_weights(weights, model, classes)
-        spread = (1 - (gold**2).sum(axis=1)) * (1 - (predicted**2).sum(axis=1))
-        excess = right[:, place] - (gold * predicted).sum(axis=1)
-        scores[:, place] = excess / np.sqrt(np.where(spread > ROUNDING, spread, np.nan))
-    return scores
-
-
-def _class_weights(
-    weights: Values, numbers: NDArray[Any], classes: int, counted: NDArray[np.bool_] | None = None
-) -> Values:
-    """The weight of the examples of each class, [samples, classes]; only of `counted` ones."""
-    size = len(numbers)
-    ones = np.ones(size) if counted is None else counted.astype(np.float64)
-    indicator = csr_array((ones, (np.arange(size), numbers.astype(np.int64))), shape=(size, classes))
-    return np.asarray(weights @ indicator)
-
-
-def _label_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    gold = labels.astype(np.float64)
-    scores = [_f1(weights @ (model * gold), weights @ (model + gold)).mean(axis=1) for model in predictions]
-    return np.stack(scores, axis=1)
-
-
-def _average_precision(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    """Mean over the labels that some, and not all, rows of a resample have."""
-    gold = labels > 0.5
-    varies = (weights @ gold.astype(np.float64) > 0) & (weights @ (~gold).astype(np.float64) > 0)  # [samples, labels]
-    counts = np.where(varies.any(axis=1), varies.sum(axis=1), np.nan)
-    scores = []
-    for model in predictions:
-        columns = [_label_precision(weights, *column) for column in zip(gold.T, model.T, strict=True)]
-        scores.append((np.stack(columns, axis=1) * varies).sum(axis=1) / counts)
-    return np.stack(scores, axis=1)
-
-
-def _label_precision(weights: Values, gold: NDArray[np.bool_], scores: NDArray[Any]) -> Values:
-    """Average precision of one label, [samples]: the sum over thresholds of precision times the gain in recall."""
-    order = np.argsort(-scores, kind="stable")
-    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # equal scores have one threshold
-    ranked = weights[:, order]
-    found = np.cumsum(ranked, axis=1)[:, last]
-    hits = np.cumsum(ranked * gold[order], axis=1)[:, last]
-    gains = np.diff(hits, axis=1, prepend=0.0)
-    return _ratio((gains * _ratio(hits, found)).sum(axis=1), hits[:, -1])
-
-
-def _absolute_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return weights @ np.abs(predictions.astype(np.float64) - labels).T
-
-
-def _kappa(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    middle = labels.mean(dtype=np.float64)
-    x, y = labels - middle, predictions - middle
-    by_chance = (weights @ x**2)[:, None] + weights @ (y**2).T - 2 * (weights @ x)[:, None] * (weights @ y.T)
-    error = weights @ ((predictions.astype(np.float64) - labels) ** 2).T
-    varies = weights @ x**2 - (weights @ x) ** 2 > ROUNDING
-    return 1 - error / np.where(varies[:, None], by_chance, np.nan)
-
-
-def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return np.sqrt(weights @ ((predictions.astype(np.float64) - labels) ** 2).T)
-
-
-def _f1(hits: Values, counts: Values) -> Values:
-    """F1 from true positives, and predicted plus gold ones."""
-    return _ratio(2 * hits, counts)
-
-
-def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Values:
-    """Element by element; 0 where the whole is 0."""
-    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.asarray(whole) > 0)
-
-
-def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    x, mean_x, variance_x = _moments(weights, labels[None])
-    y, mean_y, variance_y = _moments(weights, predictions)
-    return (weights @ (x * y).T - mean_x * mean_y) / np.sqrt(variance_x * variance_y)
-
-
-def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    """Spearman correlation. Ranks are computed within the resampled examples, so they depend on the weights."""
-    x = _weighted_ranks(weights, labels)
-    variance_x = np.einsum("sn,sn,sn->s", weights, x, x)
-    scores = np.zeros((len(weights), len(predictions)))
-    for place, model in enumerate(predictions):
-        y = _weighted_ranks(weights, model)
-        weighted = weights * y
-        variance = variance_x * np.einsum("sn,sn->s", weighted, y)
-        scores[:, place] = np.einsum("sn,sn->s", weighted, x) / np.sqrt(np.where(variance > 0, variance, np.nan))
-    vary = [np.isfinite(_moments(weights, values)[2]) for values in (labels[None], predictions)]
-    return np.where(vary[0] & vary[1], scores, np.nan)
-
-
-def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
-    """Mean rank of each example among the weighted examples, [samples, examples], as a share of all, minus one half."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    totals = weights[:, np.argsort(values, kind="stable")]
-    if len(sizes) < len(values):  # ties: sum their weights
-        totals = np.add.reduceat(totals, np.cumsum(sizes) - sizes, axis=1)
-    ranks = np.cumsum(totals, axis=1) - totals / 2 - 0.5
-    return np.asarray(ranks[:, group])
-
-
-def _moments(weights: Values, values: NDArray[Any]) -> tuple[Values, Values, Values]:
-    """Values [models, examples] less their mean, so that moments lose no digits; mean and variance [samples, models].
-
-    The variance is NaN if it may be that of rounding: values that differ by w at most have a variance of w² / 4 at most
-    (Popoviciu).
-    """
-    centred = values - values.mean(axis=1, keepdims=True, dtype=np.float64)
-    mean = weights @ centred.T
-    variance = weights @ (centred**2).T - mean**2
-    return centred, mean, np.where(variance > rounding(values) ** 2 / 4, variance, np.nan)
-
-
-ScoreFunction = Callable[..., Values]
-"""From weights [samples, examples], labels and all models' predictions to scores [samples, models]."""
-SCORE_FUNCTIONS: dict[tuple[Metric, int], ScoreFunction] = {
-    ("accuracy", 1): _accuracy,
-    ("macro_f1", 1): _class_f1,
-    ("matthews", 1): _matthews,
-    ("mae", 1): _absolute_error,
-    ("kappa", 1): _kappa,
-    ("pearson", 1): _correlation,
-    ("spearman", 1): _rank_correlation,
-    ("rmse", 1): _root_of_squared_error,
-    ("ndcg", 1): lambda weights, labels, predictions: weights @ predictions.T,
-    ("accuracy", 2): _accuracy,
-    ("macro_f1", 2): _label_f1,
-    ("average_precision", 2): _average_precision,
-}
-"""How a metric is computed from weighted examples, whose labels have one dimension or two."""
 
 
 class DevAnswers(NamedTuple):

@@ -325,8 +325,9 @@ def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
     assert found["overall"].interval() == pytest.approx((low, high), abs=0.006)
 
 
-def test_a_number_that_is_undefined_or_has_no_defined_resample_has_no_interval():
-    same, mixed = np.full(50, math.nan), np.r_[math.nan, np.zeros(49)]
+def test_a_number_that_is_undefined_or_has_no_defined_resample_has_no_interval_and_no_test():
+    same, mixed = np.full(50, math.nan), np.r_[math.nan, np.ones(49)]
     for found in (Uncertain(1.0, same), Uncertain(1.0, same, 0.1, 2), Uncertain(math.nan, mixed)):
         assert np.isnan(found.interval()).all()
+        assert found.p_value() == 1
     assert math.isnan(Uncertain(1.0, same).detectable())
