@@ -132,13 +132,13 @@ def alignment_of_positives(first: UnitVectors, second: UnitVectors, gold: NDArra
     return alignment(torch.from_numpy(first[positive]), torch.from_numpy(second[positive])).item()
 
 
-def uniformity_in_chunks(sentences: UnitVectors, t: float = 2.0) -> float:
-    """Log mean_{i<j} e^{-t‖x_i − x_j‖²} (Wang & Isola 2020, section 4.1.2), in chunks of rows."""
+def uniformity_in_chunks(sentences: UnitVectors) -> float:
+    """Log mean_{i<j} e^{-2‖x_i − x_j‖²} (Wang & Isola 2020, section 4.1.2), in chunks of rows."""
     count, total = len(sentences), 0.0
     vectors = sentences.astype(np.float32)
     for start in range(0, count, SENTENCES_PER_CHUNK):
         later = vectors[start:] @ vectors[start : start + SENTENCES_PER_CHUNK].T  # [rest, chunk] cosines
-        total += np.tril(np.exp(2 * t * (later - 1)), k=-1).sum(dtype=np.float64)  # ‖x − y‖² = 2 − 2 x·y
+        total += np.tril(np.exp(4 * (later - 1)), k=-1).sum(dtype=np.float64)  # ‖x − y‖² = 2 − 2 x·y
     return float(np.log(total / (count * (count - 1) / 2)))
 
 

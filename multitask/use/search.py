@@ -151,8 +151,5 @@ def _chunks(embeddings: EmbeddingMatrix, size: int, first: int = 0) -> Iterator[
 
 def _unit(embeddings: EmbeddingMatrix) -> Tensor:
     """Rows scaled to length 1, fp32, on the same device."""
-    return normalize(_tensor(embeddings).float())
-
-
-def _tensor(embeddings: Any) -> Tensor:
-    return embeddings if isinstance(embeddings, Tensor) else torch.tensor(embeddings)
+    rows = embeddings if isinstance(embeddings, Tensor) else torch.tensor(embeddings)
+    return normalize(rows.float())
