@@ -72,7 +72,8 @@ class Member:
             inputs = read_json(run / "inputs.json", dict)
             stage = stages().get(inputs.get("stage", ""))
             start = inputs["parents"][0] if stage and START in stage.inputs else None
-            seed = read_json(run / "config.json").get("seed")
+            config = read_json(run / "config.json", dict)
+            seed = {**config.get("finetune", {}), **config}.get("seed")  # that of fuse is within its finetune
         return cls(folder, model.tasks, shape, start, seed)
 
     @property

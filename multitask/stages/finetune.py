@@ -95,16 +95,20 @@ def summary(run: Run) -> str:
     return scores_table(run.history())
 
 
-def freeze(model: MultitaskModel, layers: str | None) -> None:
-    """Freeze the encoder's lowest layers. Raises InputError if there are fewer, or if nothing is left to train."""
+def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str]) -> None:
+    """Freeze the encoder's lowest layers.
+
+    Raises InputError if there are fewer, or if nothing is left to train for one of the trained tasks.
+    """
     there = len(model.encoder.model.layers)
     if layers is not None:
         number = there if layers == "encoder" else int(layers)
         if number > there:
             raise InputError(f"freeze is {number}; the encoder has {there} layers")
         model.encoder.model.freeze(number)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError(f"freeze is {layers}, which leaves nothing to train: the heads have no weights")
+    for name in trained:
+        if not any(part.requires_grad for part in (*model.encoder.parameters(), *model.heads[name].parameters())):
+            raise InputError(f"freeze is {layers}, which leaves nothing to train for {name}: its head has no weights")
 
 
 def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: int, epoch: int) -> dict[str, RowNumbers]:
@@ -208,7 +212,7 @@ class Finetuning(SourceTraining):
             )
         model = MultitaskModel(begin.encoder, tasks, config.heads)
         take_heads(model, begin.folder, config.new_heads)
-        freeze(model, config.freeze)
+        freeze(model, config.freeze, names)
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
@@ -227,17 +231,13 @@ class Finetuning(SourceTraining):
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
 
-    @property
-    def keeps_encoder(self) -> bool:
-        """Whether no weight of the encoder is trained."""
-        return not any(parameter.requires_grad for parameter in self.encoder.model.parameters())
-
     def keep_embeddings(self) -> None:
         """Compute embeddings once if the encoder is not trained, and if they fit."""
         encoder, sets = self.encoder.model, (self.training, self.dev)
         numbers = sum(np.count_nonzero(rows.lengths) * len(rows.columns) for found in sets for rows in found.values())
         fits = numbers * encoder.config.hidden_size * 4 <= MOST_KEPT
-        if self.keeps_encoder and fits and not self.config.regularisation.smart_weight:
+        trained = any(parameter.requires_grad for parameter in encoder.parameters())
+        if fits and not trained and not self.config.regularisation.smart_weight:
             logger.info("embedding all rows, once")
             self.model.eval()
             for found in sets:
@@ -280,12 +280,7 @@ class Finetuning(SourceTraining):
         return self.scheduler.backward(self, update)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task.
-
-        None if the encoder, which the tasks share, is not trained.
-        """
-        if self.keeps_encoder:
-            return {}
+        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""
         update = tuple(batch for batch in update if batch.source in self.sizes)
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)

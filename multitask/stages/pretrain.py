@@ -311,14 +311,16 @@ class Pretraining(SourceTraining):
         return Losses({batch.source: loss}, int(source.lengths[batch.rows].sum()), seen)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Dissipation, weights and ratio of the gradient of the update's anchors, from the loss just computed."""
+        """Dissipation, weights and ratio of the gradient of the update's anchors, from the loss just computed.
+
+        Of a source with labels, only those of held-out sentences.
+        """
         name = update[0].source
         source = self.contrastive[name]
-        if source.objective.takes_labels != "none":
-            return {}
-        assert source.compared is not None, "the step has computed the loss"
-        seen = probe(source.objective, *source.compared).summary()
-        found = {f"{name} {key}": value for key, value in seen.items()}
+        found: dict[str, float] = {}
+        if source.objective.takes_labels == "none":
+            assert source.compared is not None, "the step has computed the loss"
+            found = {f"{name} {key}": v for key, v in probe(source.objective, *source.compared).summary().items()}
         if self.held_out is not None:
             probed = self.held_out.probe(self.saved, self.config.seed)
             found |= {f"{HELD_OUT} {key}": value for key, value in probed.items()}

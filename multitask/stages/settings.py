@@ -21,6 +21,7 @@ from multitask.training.settings import (
     RegularisationConfig,
     ScheduledTraining,
     SentencesConfig,
+    SourceNames,
 )
 
 
@@ -109,7 +110,7 @@ FINETUNE = register(
 class TeachingConfig:
     """What a student learns from its teachers, and on which rows."""
 
-    unlabelled: tuple[str, ...] = ()
+    unlabelled: SourceNames = ()
     """Further rows, which only the teachers label. Sentences: `unlabelled`, a text file's name (.txt), or a task.
     Pairs: `pairs`, `nli`, `quora`, or the name of a csv or tsv file with the columns sentence1 and sentence2. Every
     task that reads such rows learns from those that its dev and test sets do not have."""
@@ -178,7 +179,7 @@ LARGEST_PROBED_QUEUE = 8192
 class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     """Contrastive pre-training."""
 
-    sources: tuple[str, ...] = ("unlabelled",)
+    sources: SourceNames = ("unlabelled",)
     """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
     another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
     `pairs` of paraphrases, or a csv or tsv file of such pairs. The report's "3 given" is: quora sentiment
@@ -230,6 +231,8 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
             raise InputError("probe_held_out has no effect without probe_every; set both")
         if not self.mlm_weight and self.masking != MaskingConfig():
             raise InputError("mask_share has no effect without mlm_weight; set both")
+        if self.partners is not None and not self.mask_duplicates:
+            raise InputError("partners has no use without mask_duplicates: rows of one label would be negatives")
         if self.momentum is None and self.queue_size != PretrainConfig.queue_size:
             raise InputError("queue_size has no effect without momentum; set both")
         if self.momentum is not None and self.chunk is not None:
@@ -336,7 +339,7 @@ class FuseConfig:
     """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
     contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
     """What the contrastive batches compare."""
-    unlabelled: tuple[str, ...] = PAIR_TASKS
+    unlabelled: SourceNames = PAIR_TASKS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
     sentences, text files by name. The default leaves out tasks that a tasks file lacks. If it lacks sentiment, the
     default is to train all its tasks on labels, and no source contrastively alone."""

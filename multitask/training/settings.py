@@ -61,6 +61,15 @@ class SentencesConfig:
     """Seed of new layers, dropout, data order and other random choices."""
 
 
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names)}; expected each named once")
+    return names
+
+
+SourceNames = Annotated[tuple[str, ...], AfterValidator(_different)]
+
+
 def _falling(sizes: tuple[int, ...]) -> tuple[int, ...]:
     if any(first <= second for first, second in pairwise(sizes)):
         raise ValueError(f"the sizes are {' '.join(map(str, sizes))}; expected the largest first, each once")

@@ -1,12 +1,13 @@
 """Schedulers that train on one task in each step: in turn, or drawn at random by the sizes of the training sets."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from minbert.errors import InputError
-from minbert.settings import AtLeastZero
 from multitask.base.random_streams import generator
 from multitask.data.examples import RowNumbers
 from multitask.training.schedulers.base import CPU, Scheduler, register
@@ -74,7 +75,7 @@ class Sampling(Scheduler):
 class ProportionalSampling(Sampling):
     """Draws each step's task with probability proportional to size^alpha, where size is its number of training rows."""
 
-    alpha: AtLeastZero = 1.0
+    alpha: Annotated[float, Field(ge=0, le=10)] = 1.0
     """The exponent of size; 0 draws all tasks equally often."""
 
     def exponent(self, epoch: int) -> float:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -30,7 +31,7 @@ from multitask.models.prediction_heads import BilinearHead
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
-from multitask.stages.settings import EnsembleConfig, FinetuneConfig
+from multitask.stages.settings import EnsembleConfig, FinetuneConfig, FuseConfig
 from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
@@ -88,10 +89,12 @@ def write_model(tiny_encoder, small_data, tmp_path_factory) -> Write:
 def write_run(write_model, tmp_path_factory) -> Write:
     """Write the folder of a run that keeps models of these seeds, the first of them as the best overall."""
 
-    def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
+    def write(
+        *seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, config: Any = None, **settings
+    ) -> Path:
         runs = runs or tmp_path_factory.mktemp("runs")
         inputs = {"parents": [start], "seeds": list(seeds)}
-        with Run.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
+        with Run.building(runs, RunKey("finetune", 1, config or FinetuneConfig(), inputs), "run", {}) as run:
             best = dict(zip(("overall", *TRAINED), (f"step-{seed}" for seed in seeds), strict=False))
             for seed in seeds:
                 write_model(seed, folder=run.folder / "checkpoints" / f"step-{seed}", **settings)
@@ -358,6 +361,13 @@ def test_a_run_stands_for_its_leading_or_all_kept_models(write_run, write_model)
     run, model = write_run(1, 2, 3), write_model(4)
     assert labels(find_members([run, model])) == ["step-1", "model"]
     assert labels(find_members([run, model], every=True)) == ["step-1", "step-2", "step-3", "model"]
+
+
+@pytest.mark.parametrize("of_stage", [FinetuneConfig, lambda **settings: FuseConfig(FinetuneConfig(**settings))])
+def test_a_member_knows_the_seed_of_its_run(write_run, of_stage):
+    """A soup of other seeds is warned of."""
+    (member,) = find_members([write_run(1, config=of_stage(seed=3))])
+    assert member.seed == 3
 
 
 def test_what_is_no_member(write_run, tiny_encoder):

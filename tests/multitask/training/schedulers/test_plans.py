@@ -183,7 +183,7 @@ def test_plans_are_functions_of_configuration_and_epoch(problem, name):
         ("pcgard", f"expected one of: {', '.join(sorted(SCHEDULERS))}; did you mean pcgrad?"),
         ("fusion", "run `multitask fuse`"),
         ("cagrad:d=1", 'cagrad has no parameter "d"; it takes c: a number at least 0'),
-        ("proportional:alhpa=1", "it takes alpha: a number at least 0; did you mean alpha?"),
+        ("proportional:alhpa=1", "it takes alpha: a number at least 0 and at most 10; did you mean alpha?"),
         ("annealed:alpha=1", 'annealed has no parameter "alpha"; it takes none'),
         ("stch:mu=0", "stch: mu is 0; expected a number at least 0.01"),
         ("pcgrad:reduction=max", 'pcgrad: reduction is "max"; expected "sum" or "mean"'),
