@@ -60,14 +60,19 @@ class Range:
         """Both ends."""
         return self.low, self.high
 
+    @property
+    def whole(self) -> bool:
+        """Whether it has whole numbers only."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
     def stored(self, value: Any) -> Any:
         """A value as Optuna stores it; None if it is not in the range."""
-        return value if isinstance(value, int | float) and self.low <= value <= self.high else None
+        inside = isinstance(value, int | float) and self.low <= value <= self.high
+        return value if inside and not (self.whole and value % 1) else None
 
     def suggest(self, trial: Any, name: str) -> Any:
         """The value of one of Optuna's trials."""
-        whole = isinstance(self.low, int) and isinstance(self.high, int)
-        suggest = trial.suggest_int if whole else trial.suggest_float
+        suggest = trial.suggest_int if self.whole else trial.suggest_float
         return suggest(name, self.low, self.high, log=self.log)
 
 

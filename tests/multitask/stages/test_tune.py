@@ -75,6 +75,7 @@ def scripted(monkeypatch) -> None:
 def test_a_range_of_whole_numbers_has_two_whole_ends():
     drawn = SimpleNamespace(suggest_int=lambda *_, **__: "whole", suggest_float=lambda *_, **__: "any")
     assert [Range(*ends).suggest(drawn, "x") for ends in ((0, 3), (0, 0.5), (0.5, 3))] == ["whole", "any", "any"]
+    assert [Range(0, 1).stored(value) for value in (0, 0.1, 1, 2)] == [0, None, 1, None]  # no default that it lacks
 
 
 def test_trials_follow_from_the_seed_even_if_stopped(search):
