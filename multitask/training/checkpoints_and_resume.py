@@ -115,6 +115,7 @@ class RunState:
         own = {kind: all_.chunk(distributed.ranks())[distributed.rank()].clone() for kind, all_ in states.items()}
         restore_generators(own)
         self._write_history()  # drops lines that are newer than the state
+        logger.info("resuming at step %d", self.progress.step)
         return True
 
     def _read(self) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ Several ranks (see `distributed`) run the loop in lockstep. Gradients are averag
 rank evaluates and writes.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from multitask.training.optimizer import Optimizer
 from multitask.training.progress_report import GRADIENT, LossMonitor, ProgressReport
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Trainable, Update
-
-logger = logging.getLogger("multitask")
 
 OnEvaluation = Callable[[int, dict[str, Any]], bool | None]
 """Called with the step and its new line of metrics.jsonl. Returns True to stop the training there."""
@@ -91,9 +88,7 @@ def train(
     total = sum(len(trainable.plan(epoch)) for epoch in planned)
     optimizer = Optimizer(trainable.module, config.optimizer, total)
     state = RunState(folder, trainable, optimizer, runtime.device)
-    if state.resume():
-        logger.info("resuming at step %d", state.progress.step)
-    else:
+    if not state.resume():
         state.progress.at_start = distributed.from_first(trainable.metrics_of_start)
     progress = state.progress
     losses = LossMonitor(progress)
@@ -110,13 +105,11 @@ def train(
             watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
             norm = optimizer.clip()
             losses.add(progress.step + 1, update, computed.terms, {GRADIENT: norm, **computed.watched, **watched})
-            if runtime.device.type == "cpu":
+            if (progress.step + 1) % STEPS_BETWEEN_READS[runtime.device.type] == 0:
                 losses.read()  # before the step, so that a bad loss does not even spoil the weights in memory
             optimizer.step(progress.step)
             progress.step += 1
             progress.tokens += computed.tokens
-            if progress.step % STEPS_BETWEEN_READS[runtime.device.type] == 0:
-                losses.read()
             progress.seconds += time.monotonic() - began
             report.step(losses.mean_loss())
 
