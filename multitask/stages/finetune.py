@@ -253,11 +253,6 @@ class Finetuning(SourceTraining):
                 "matryoshka is for tasks whose heads compare embeddings by cosine; none of these is trained"
             )
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Number of training rows of each task."""
-        return {name: len(rows) for name, rows in self.rows.items()}
-
     def parts(self, update: Update) -> Sequence[Update]:
         """The update as parts of at most `batch_size` rows of each task, if gradients are accumulated."""
         if self.config.accumulate == 1:
@@ -281,8 +276,8 @@ class Finetuning(SourceTraining):
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
         """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""
-        update = tuple(batch for batch in update if batch.source in self.sizes)
-        if {batch.source for batch in update} != set(self.sizes):
+        update = tuple(batch for batch in update if batch.source in self.rows)
+        if {batch.source for batch in update} != self.rows.keys():
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(
                 Batch(name, draws.choice(rows, min(len(rows), self.config.step_size), replace=False))

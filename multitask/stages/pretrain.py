@@ -110,9 +110,8 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
     # Trainings cut texts to `max_length`; the saved model does not, and its scores are those that select.
     stored = stored_max_length(begin.folder) if heads_files(begin.folder, encoder.pooling) else None
     saved = SentenceEncoder(encoder.model, encoder.tokenizer, encoder.pooling, stored, run.runtime)
-    dev, has_positives = None, False
+    dev = None
     if task is not None:
-        has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
         if len(examples.classes) > 2:
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
@@ -120,8 +119,7 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         dev = saved.tokenised(examples)
     folder = _retrieval_folder(config, data)
     retrieval = None if folder is None else read_retrieval(folder, "dev")
-    name = task.name if task else ""
-    problem = Pretraining(module, begin, saved, sources, dev, config, has_positives, name, retrieval)
+    problem = Pretraining(module, begin, saved, sources, dev, config, task, retrieval)
     train_run(run, begin, problem, config, config.probe_every)
 
 
@@ -209,8 +207,7 @@ class Pretraining(SourceTraining):
 
     The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
     loss. `saved` is the same encoder, to score and probe, with the longest sentence of the saved model. `dev` are pairs
-    of the task `dev_name`, to select the best state on and to probe; `has_positives`: their scores, from 0 to 5, tell
-    the positive ones. If there is a retrieval set, it selects.
+    of `task`, to select the best state on and to probe. If there is a retrieval set, it selects.
     """
 
     def __init__(
@@ -221,8 +218,7 @@ class Pretraining(SourceTraining):
         sources: dict[str, ContrastiveSource],
         dev: LabelledData | None,
         config: PretrainConfig,
-        has_positives: bool = False,
-        dev_name: str = "",
+        task: Task | None = None,
         retrieval: RetrievalData | None = None,
     ) -> None:
         super().__init__(module, begin.encoder, sources)
@@ -230,8 +226,7 @@ class Pretraining(SourceTraining):
         self.saved = saved
         self.dev = dev
         self.config = config
-        self.has_positives = has_positives
-        self.dev_name = dev_name
+        self.task = task
         self.contrastive = sources
         self.retrieval = retrieval
         if retrieval is not None:
@@ -334,10 +329,11 @@ class Pretraining(SourceTraining):
             table = EmbeddingTable({text: row for row, text in enumerate(self.searched)}, vectors)
             found = {name: float(values.mean()) for name, values in query_scores(self.retrieval, table).items()}
             return Evaluation({RETRIEVAL_SCORE: found}, {RETRIEVAL_SCORE: found["ndcg"]})
-        if self.dev is None or self.config.select == "last":
+        if self.dev is None or self.task is None or self.config.select == "last":
             return Evaluation({}, {})
-        metrics = metrics_of_embeddings(self.saved, self.dev, self.has_positives)
-        return Evaluation({self.dev_name: metrics}, {self.dev_name: metrics["spearman"]})
+        has_positives = isinstance(self.task, Cosine) and self.task.has_positives
+        metrics = metrics_of_embeddings(self.saved, self.dev, has_positives)
+        return Evaluation({self.task.name: metrics}, {self.task.name: metrics["spearman"]})
 
     def _embed_searched(self, rows: RowNumbers) -> Tensor:
         return self.saved.embed([self.tokens[row] for row in rows])

@@ -82,11 +82,6 @@ class Momentum(nn.Module):
             for mine, theirs in zip(own.parameters(), trained.parameters(), strict=True):
                 mine.lerp_(theirs, 1 - self.momentum)
 
-    def queue(self, size: int, dim: int) -> Queue:
-        """A new, empty queue."""
-        self.queues.append(found := Queue(size, dim, next(self.parameters()).device))
-        return found
-
 
 class MomentumSource(ContrastiveSource):
     """A contrastive source whose positives and hard negatives are keys.
@@ -118,7 +113,9 @@ class MomentumSource(ContrastiveSource):
             raise InputError(
                 "momentum's queue is for rows of one label, and --partners has several; add --queue-size 0"
             )
-        self.queue = momentum.queue(size, momentum.encoder.width * len(self.sizes))
+        width, device = momentum.encoder.width * len(self.sizes), next(momentum.parameters()).device
+        self.queue = Queue(size, width, device)
+        momentum.queues.append(self.queue)
 
     def inputs(self, rows: RowNumbers) -> Inputs:
         return inputs_of(self.columns[: self.queries], rows)
