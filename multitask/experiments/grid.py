@@ -33,7 +33,7 @@ from multitask.experiments.engines import Engine, Failed, Job
 from multitask.experiments.table_definitions import Experiment, Node, Preset, PresetRecord, RecordedRun, Row
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, run_stage, runtime_of
-from multitask.stages.settings import ENSEMBLE, EnsembleConfig
+from multitask.stages.settings_without_training import ENSEMBLE, EnsembleConfig
 
 logger = logging.getLogger("multitask")
 

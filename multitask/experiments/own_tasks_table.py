@@ -11,7 +11,8 @@ from minbert.errors import InputError
 from multitask.base.choices_with_parameters import parameters
 from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
-from multitask.stages.settings import EnsembleConfig, FinetuneConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task

@@ -24,7 +24,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_values
 from multitask.stages.registry import stages
 from multitask.stages.run_stage import run_stage
-from multitask.stages.settings import ON_DEV
+from multitask.stages.settings_without_training import ON_DEV
 from multitask.tasks.scores import LOWER_IS_BETTER, score_text
 from multitask.use.model_data import data_for
 

@@ -13,7 +13,7 @@ from minbert.settings import adapter, read_as
 from multitask.base.keys import FORMAT_VERSION
 from multitask.base.runs import Run, Weights, check_names
 from multitask.stages.registry import stage_named
-from multitask.stages.settings import EvaluateConfig
+from multitask.stages.settings_without_training import EvaluateConfig
 from multitask.tasks import MAIN_TASKS
 
 TableKind = Literal["table", "curves", "simulations"]

@@ -29,7 +29,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
-from multitask.stages.settings import ENSEMBLE, SOUPS, EnsembleConfig
+from multitask.stages.settings_without_training import ENSEMBLE, SOUPS, EnsembleConfig
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_test_rows
@@ -88,13 +88,14 @@ def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
     Raises:
         InputError: no model is given, or a folder holds no fine-tuned model.
     """
-    folders: dict[Path, None] = {}
+    folders: dict[Path, Path] = {}  # a model that is named twice, by whatever path, is one member
     for model in models:
         kept = Run(model).kept_models().values() if every else ()  # none of a model folder
-        folders |= dict.fromkeys((locate_model(model), *kept))
+        for folder in (locate_model(model), *kept):
+            folders.setdefault(folder.resolve(), folder)
     if not folders:
         raise InputError("an ensemble of no models; name one or more runs or model folders")
-    return [Member.read(folder) for folder in folders]
+    return [Member.read(folder) for folder in folders.values()]
 
 
 ensemble = partial(run_stage, ENSEMBLE)

@@ -19,7 +19,7 @@ from multitask.models.multitask_model import MultitaskModel, load_model, tasks_t
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file, declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings import ON_DEV, EvaluateConfig
+from multitask.stages.settings_without_training import ON_DEV, EvaluateConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.read_examples import load_rows

@@ -40,7 +40,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings import PRUNE, PruneConfig
+from multitask.stages.settings_without_training import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import load_tasks, similarity_task
 from multitask.tasks.kinds import POSITIVE

@@ -1,6 +1,6 @@
 """The register of stages: what configures each, which function computes it, what decides its bits.
 
-A stage is a module of `settings`, or an entry point of the group `multitask.stages`, that calls `register` when it is
+A stage is in a `settings` file, or an entry point of the group `multitask.stages`, that calls `register` when it is
 imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else. A module
 that registers a stage must not import torch, because `--help` imports all of them; a stage's functions are found by
 their names, in a module that is imported when they are needed:
@@ -76,13 +76,13 @@ class Stage:
     scores: bool = False  # whether its artefact holds scores, so that it needs no evaluation
     gpu_share: float = 1.0  # how much of a GPU it uses, for engines that share GPUs
     module: str = ""
-    """The module of its functions. Default: the configuration's; of one in `settings`, the stage's name beside it."""
+    """The module of its functions. Default: the configuration's; of `settings` files, the stage's name beside them."""
 
     @property
     def functions(self) -> ModuleType:
         """The module of its functions, which may import torch."""
         package, _, own = self.config.__module__.rpartition(".")
-        beside = f"{package}.{self.name}" if own == "settings" else self.config.__module__
+        beside = f"{package}.{self.name}" if own.startswith("settings") else self.config.__module__
         return import_module(self.module or beside)
 
 
@@ -99,6 +99,7 @@ def register(stage: Stage) -> Stage:
 def stages() -> dict[str, Stage]:
     """All stages by name."""
     import_module("multitask.stages.settings")
+    import_module("multitask.stages.settings_without_training")
     list(plugins(STAGE_ENTRY_POINTS))
     return _REGISTERED
 

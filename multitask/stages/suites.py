@@ -13,7 +13,7 @@ from multitask.evaluation.suites import SUITES, evaluate_suites
 from multitask.evaluation.task_scores import write_evaluation
 from multitask.models.sentence_encoder import load_encoder
 from multitask.stages.run_stage import OpenRun
-from multitask.stages.settings import SuitesConfig
+from multitask.stages.settings_without_training import SuitesConfig
 
 
 def reads(config: SuitesConfig, data: Path) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import OVERALL, Experiment, Node, Row, evaluation, experiment, row_key
-from multitask.stages.settings import REPORT_SETTINGS, EvaluateConfig, FinetuneConfig
+from multitask.stages.settings import REPORT_SETTINGS, FinetuneConfig
+from multitask.stages.settings_without_training import EvaluateConfig
 from multitask.tasks import MAIN_TASKS
 from studies.engine.recipes import Recipes, read_tables
 

@@ -27,7 +27,7 @@ from multitask.data.examples import RowNumbers, drawn_rows
 from multitask.evaluation.statistics import Values
 from multitask.stages.prune import AlignUniformSource, scored_batches, sensitivity
 from multitask.stages.run_stage import prepare_process
-from multitask.stages.settings import PRUNE, PruneConfig
+from multitask.stages.settings_without_training import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows

@@ -26,7 +26,8 @@ from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import SUPERVISED, EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.sources import Lines, Triplets, read_texts

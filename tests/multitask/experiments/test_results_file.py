@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from multitask.experiments.grid import GridProgress
 from multitask.experiments.results_file import LINE, METADATA, Column, Description, Results, TableScores, frame_of
 from multitask.experiments.table_definitions import Node
-from multitask.stages.settings import EvaluateConfig
+from multitask.stages.settings_without_training import EvaluateConfig
 
 COLUMNS = (
     Column("overall", "mean", "Overall", True, 3, 2, 1, 0),

@@ -24,7 +24,8 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages.distil import distil, mined_pairs
 from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
-from multitask.stages.settings import DistilConfig, EnsembleConfig, FinetuneConfig, TeachingConfig
+from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
+from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
 from multitask.use.predict import write_prediction_files

@@ -31,7 +31,8 @@ from multitask.models.prediction_heads import BilinearHead
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
-from multitask.stages.settings import EnsembleConfig, FinetuneConfig, FuseConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
@@ -359,7 +360,7 @@ def labels(members: list[Member]) -> list[str]:
 
 def test_a_run_stands_for_its_leading_or_all_kept_models(write_run, write_model):
     run, model = write_run(1, 2, 3), write_model(4)
-    assert labels(find_members([run, model])) == ["step-1", "model"]
+    assert labels(find_members([run, model, run.parent / ".." / run.parent.name / run.name])) == ["step-1", "model"]
     assert labels(find_members([run, model], every=True)) == ["step-1", "step-2", "step-3", "model"]
 
 
@@ -413,14 +414,10 @@ def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path
 # The command.
 
 
-def call(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
-
-
 def test_the_command(members, small_data, tmp_path, capsys):
     settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
     command = ("ensemble", "--model", *members, "--method", "greedy", "--rounds", 5, "--name", "mine", *settings)
-    assert call(*command) == 0
+    assert main([*map(str, command)]) == 0
     *table, folder = capsys.readouterr().out.splitlines()
     assert Path(folder).name.startswith("ensemble-mine-")
     assert table[-6:] == [str(Path(folder) / "predictions" / name) for name in FILES]
@@ -447,20 +444,6 @@ def labelled(tmp_path) -> Path:
     return tmp_path / "tasks.toml"
 
 
-def write_labelled_run(tiny_encoder: Path, labelled_runs: Path, seed: int, **tuned: object) -> Path:
-    """A member whose model has random weights and these thresholds or this temperature."""
-    inputs = {"parents": ["one"], "seed": [seed, str(tuned)]}
-    with Run.building(labelled_runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "member", {}) as member:
-        declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
-        torch.manual_seed(seed)
-        encoder = SentenceEncoder.read(tiny_encoder, "mean")
-        model = MultitaskModel(encoder, {"tags": task_of("tags", declared)}, HeadsConfig())
-        model.save(member.folder / "checkpoints" / "step-1")
-        write_json(member.folder / "best.json", {"overall": "step-1"})
-        member.finish()
-    return member.folder
-
-
 def predicted(folder: Path) -> np.ndarray:
     """What a stored model predicts for the rows, [rows, labels]."""
     found = MultitaskModel.load(folder, "cpu", "fp32").predict("tags", [row["q"] for row in ROWS])
@@ -469,19 +452,26 @@ def predicted(folder: Path) -> np.ndarray:
 
 @pytest.fixture
 def labelled_runs(tiny_encoder, tmp_path) -> list[Path]:
-    return [
-        write_labelled_run(tiny_encoder, tmp_path / "runs", 1, thresholds=[0.999, 0.999, 0.999], temperature=5.0),
-        write_labelled_run(tiny_encoder, tmp_path / "runs", 2, thresholds=[0.4, 0.5, 0.3]),
-    ]
+    """Members whose models have random weights, and thresholds and a temperature of their own."""
+    found = []
+    for tuned in ({"thresholds": [0.999, 0.999, 0.999], "temperature": 5.0}, {"thresholds": [0.4, 0.5, 0.3]}):
+        inputs = {"parents": ["one"], "tuned": tuned}
+        key = RunKey("finetune", 1, FinetuneConfig(), inputs)
+        with Run.building(tmp_path / "runs", key, "member", {}) as member:
+            declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
+            torch.manual_seed(len(found) + 1)
+            encoder = SentenceEncoder.read(tiny_encoder, "mean")
+            model = MultitaskModel(encoder, {"tags": task_of("tags", declared)}, HeadsConfig())
+            model.save(member.folder / "checkpoints" / "step-1")
+            write_json(member.folder / "best.json", {"overall": "step-1"})
+            member.finish()
+        found.append(member.folder)
+    return found
 
 
-def build_labelled(labelled_runs: list[Path], labelled: Path, method: str) -> Run:
-    options = RunOptions(device="cpu", precision="fp32", runs=labelled.parent / "runs")
-    return ensemble(labelled_runs, labelled, EnsembleConfig(method), options)
-
-
-def test_members_are_scored_with_their_own_thresholds(labelled_runs, labelled):
-    members = read_json(build_labelled(labelled_runs, labelled, "average").folder / "evaluation.json")["members"]
+def test_members_are_scored_with_their_own_thresholds(labelled_runs, labelled, tmp_path):
+    artefact = build(labelled_runs, labelled, tmp_path / "runs", "average")
+    members = read_json(artefact.folder / "evaluation.json")["members"]
     for member in labelled_runs:
         folder = Run(member).model_folder()
         expected = f1_score(GOLD, predicted(folder), average="macro", zero_division=0)
@@ -489,8 +479,8 @@ def test_members_are_scored_with_their_own_thresholds(labelled_runs, labelled):
 
 
 @pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs, labelled, method):
-    artefact = build_labelled(labelled_runs, labelled, method)
+def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs, labelled, method, tmp_path):
+    artefact = build(labelled_runs, labelled, tmp_path / "runs", method)
     found = predicted(artefact.folder)
     written = pandas.read_csv(artefact.folder / "predictions" / "tags-dev-output.csv", keep_default_na=False)
     assert list(written["tags"]) == [

@@ -25,7 +25,8 @@ from multitask.stages import finetune as finetune_stage
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import Finetuning, finetune, planned_rows
 from multitask.stages.prune import prune
-from multitask.stages.settings import FinetuneConfig, FuseConfig, PruneConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_without_training import PruneConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch

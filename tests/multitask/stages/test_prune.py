@@ -29,7 +29,8 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import choose_units, drop_lowest, prune, random_scores, sensitivity
-from multitask.stages.settings import FinetuneConfig, PretrainConfig, PruneConfig
+from multitask.stages.settings import FinetuneConfig, PretrainConfig
+from multitask.stages.settings_without_training import PruneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState

@@ -26,7 +26,7 @@ from multitask.experiments.grid import Grid, check_preset, run_preset
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.table_definitions import Preset, PresetRecord, Row
 from multitask.models.sentence_encoder import load_encoder
-from multitask.stages.settings import SuitesConfig
+from multitask.stages.settings_without_training import SuitesConfig
 from studies.engine.presets import preset_of
 from studies.engine.recipes import GROUPS, RETRIEVAL, STS, TRANSFER, Recipes, suites_experiment
 from studies.report.study_page import write_report

@@ -19,7 +19,7 @@ from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import Row
 from multitask.stages.prune import prune
-from multitask.stages.settings import PruneConfig
+from multitask.stages.settings_without_training import PruneConfig
 from studies.engine.recipes import GROUPS
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import OWN_PRUNED, removed, scores_section
