@@ -1,6 +1,7 @@
 """What tests of stages share: data for every source, options, and what a stage hands to the training loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from multitask.stages import training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import FinetuneConfig
 from multitask.tasks.sources import SOURCE_FILES, Pairs, Triplets, read_texts
+from multitask.training.optimizer import Optimizer
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Trainable
+from tests.multitask.training.toy import Cut
 
 StageRun = Callable[..., Run]
 
@@ -86,6 +89,22 @@ def weights(artefact: Run) -> dict[str, str]:
 def history(artefact: Run) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl but for their times."""
     return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+
+
+@contextmanager
+def cut_before_step(number: int) -> Iterator[None]:
+    """The training within is cut off before the optimizer's step of this number, from 0."""
+    step = Optimizer.step
+
+    def cut(self: Optimizer, current: int) -> None:
+        if current == number:
+            raise Cut
+        step(self, current)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Optimizer, "step", cut)
+        with pytest.raises(Cut):
+            yield
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:

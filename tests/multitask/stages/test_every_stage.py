@@ -27,14 +27,15 @@ from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import SUPERVISED, EvaluateConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings_without_training import EvaluateConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import load_tasks
 from multitask.training.optimizer import Optimizer, build_adamw
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig
-from tests.multitask.stages.conftest import history, weights
+from tests.multitask.stages.conftest import cut_before_step, history, weights
 from tests.multitask.training.schedulers.toy import needs, tasks_of
 from tests.multitask.training.toy import Cut
 
@@ -81,20 +82,12 @@ def run(run_stage, one_layer):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run, monkeypatch):
+def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run):
     stage, config = CASES[case]
-    whole, step = run(stage, config, folder="whole"), Optimizer.step
+    whole = run(stage, config, folder="whole")
     for at in (1, 4):
-
-        def cut(self: Optimizer, number: int, at: int = at) -> None:
-            if number == at:
-                raise Cut
-            step(self, number)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Optimizer, "step", cut)
-            with pytest.raises(Cut):
-                run(stage, config, folder="cut", save_every=0.0)
+        with cut_before_step(at):
+            run(stage, config, folder="cut", save_every=0.0)
         torch.manual_seed(99)  # the generator comes from the saved state
     resumed = run(stage, config, folder="cut")
     assert resumed.folder.name == whole.folder.name

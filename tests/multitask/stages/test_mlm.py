@@ -231,5 +231,3 @@ def test_nothing_to_train_on_is_refused(run, tmp_path):
     (tmp_path / "sentences.txt").write_text("one sentence\n", encoding="utf-8")
     (line,) = run(replace(CONFIG, dev_share=0.5), data=tmp_path).history()  # half a sentence rounds to none
     assert line["scores"] == {}
-    with pytest.raises(InputError, match='unknown source "mood"'):
-        run(replace(CONFIG, sources=("mood",)))

@@ -37,7 +37,7 @@ from multitask.tasks.sources import pairs_of_labels
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
-from tests.multitask.stages.conftest import gradients
+from tests.multitask.stages.conftest import embedded, gradients
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 
@@ -171,7 +171,6 @@ def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, loa
         ("unlabelled", "cosine", "learns from labels"),
         ("pairs", "cosent", "learns from labels"),
         ("sentiment", "cosent", "no pairs with scores"),
-        ("mood", "infonce", "unknown source"),
     ],
 )
 def test_objectives_that_a_source_cannot_serve(source, objective, message, load, monkeypatch):
@@ -266,11 +265,10 @@ def test_loss_is_the_objective_on_each_sentence_encoded_alone(name, pretraining)
     rows, source = update[0].rows, problem.contrastive[name]
     projection = problem.module["projection"]
 
-    def alone(column: int, row: int) -> torch.Tensor:
-        ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
-        return projection(problem.encoder.model(ids).last_hidden_state.mean(dim=1))[0]
-
-    views = [torch.stack([alone(column, row) for row in rows]) for column in range(len(source.columns))]
+    views = [
+        torch.stack([projection(embedded(problem.encoder.model, column[row])) for row in rows])
+        for column in source.columns
+    ]
     labels = None if source.labels is None else torch.from_numpy(source.labels[rows])
     kind = "quora_pairs" if name == "quora" else "infonce"
     expected = build_objective(kind)(views[0], views[1], views[2] if len(views) == 3 else None, labels)
@@ -319,11 +317,9 @@ def test_what_is_probed_is_the_gradient_of_the_step(pretraining):
     assert all(torch.equal(gradient, before[name]) for name, gradient in gradients_in_place(problem).items())
     source, projection = problem.contrastive["nli"], problem.module["projection"]
     views = [
-        torch.stack([
-            projection(problem.encoder.model(torch.from_numpy(column[row].astype(np.int64))[None])
-                       .last_hidden_state.mean(1))[0].detach() for row in update[0].rows
-        ]) for column in source.columns
-    ]  # fmt: skip
+        torch.stack([projection(embedded(problem.encoder.model, column[row])).detach() for row in update[0].rows])
+        for column in source.columns
+    ]
     expected = probe(source.objective, *views, *source._duplicates(update[0].rows, torch.device("cpu"))).summary()
     assert {name for name in expected if f"nli {name}" in seen} == PROBED
     for name, value in expected.items():
@@ -379,8 +375,8 @@ def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, da
     state = torch.get_rng_state()
     seen = found.probe(whole, 0)
     assert torch.equal(torch.get_rng_state(), state)
-    states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in found.tokens]
-    vectors = nn.functional.normalize(torch.stack([state.mean(0) for state in states]), dim=1).detach().double()
+    vectors = torch.stack([embedded(encoder, ids) for ids in found.tokens])
+    vectors = nn.functional.normalize(vectors, dim=1).detach().double()
     angles = (vectors @ vectors.T).clamp(-1, 1).arccos().numpy()
     assert seen["distance gap"] == pytest.approx(angles[~np.eye(8, dtype=bool)].mean(), rel=1e-3)
     assert seen["alignment"] == pytest.approx(0, abs=1e-6)  # without dropout both views are equal

@@ -23,12 +23,11 @@ from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import prune
-from multitask.stages.settings import FinetuneConfig, MlmConfig, PretrainConfig, PruneConfig
-from multitask.training.optimizer import Optimizer
+from multitask.stages.settings import FinetuneConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings_without_training import PruneConfig
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from multitask.use.export import export_sentence_transformers
-from tests.multitask.stages.conftest import history, weights
-from tests.multitask.training.toy import Cut
+from tests.multitask.stages.conftest import cut_before_step, history, weights
 
 transformers = pytest.importorskip("transformers", minversion="5")
 
@@ -157,19 +156,11 @@ def test_equal_dropout_views_are_warned_of(folders, run_stage, caplog):
 
 
 @pytest.mark.parametrize("name", ["modernbert", "t5"])
-def test_a_training_lowers_the_loss_and_resumes_to_the_same_bits(name, folders, run_stage, monkeypatch):
+def test_a_training_lowers_the_loss_and_resumes_to_the_same_bits(name, folders, run_stage):
     config = FinetuneConfig(tasks=("similarity",), epochs=3, batch_size=16, encoder_dropout=0.2, optimizer=FAST)
-    whole, step = run_stage(finetune, config, folder="whole", start=folders[name]), Optimizer.step
-
-    def cut(self: Optimizer, number: int) -> None:
-        if number == 5:
-            raise Cut
-        step(self, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Optimizer, "step", cut)
-        with pytest.raises(Cut):
-            run_stage(finetune, config, folder="cut", start=folders[name], save_every=0.0)
+    whole = run_stage(finetune, config, folder="whole", start=folders[name])
+    with cut_before_step(5):
+        run_stage(finetune, config, folder="cut", start=folders[name], save_every=0.0)
     torch.manual_seed(99)
     resumed = run_stage(finetune, config, folder="cut", start=folders[name])
     assert weights(resumed) == weights(whole)

@@ -15,12 +15,10 @@ from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings import FinetuneConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks import MAIN_TASKS
-from multitask.training.optimizer import Optimizer
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch, Update
-from tests.multitask.stages.conftest import history, weights
-from tests.multitask.training.toy import Cut
+from tests.multitask.stages.conftest import cut_before_step, history, weights
 
 from .toy import UPDATE, Toy, needs, tasks_of
 
@@ -69,21 +67,12 @@ def lines(artefact: Run, watched: bool = True) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
-def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name):
     changes = {"annealed": {"conflicts_every": 2}, "gradvac": {"batch_size": 2, "accumulate": 3}}
     config = config_of(name, **changes.get(name, {}))
     whole = run(config, "whole")
-    original = Optimizer.step
-
-    def step(self, number):
-        if number == 4:
-            raise Cut
-        original(self, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Optimizer, "step", step)
-        with pytest.raises(Cut):
-            run(config, save_every=0.0)
+    with cut_before_step(4):
+        run(config, save_every=0.0)
     torch.manual_seed(99)  # the generator comes from the saved state
     resumed = run(config)
     assert weights(resumed) == weights(whole)
