@@ -34,28 +34,15 @@ from multitask.tasks.read_examples import load_rows
 from multitask.training import contrastive_source as gradient_cache
 from multitask.training.optimizer import Optimizer
 from multitask.training.schedulers import SCHEDULERS
+from multitask.training.schedulers.pcgrad_and_aggregators import Aggregation
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Trainable
 from tests.multitask.training.schedulers.toy import tasks_of
 
 META = torch.device("meta")
 STEPS = 2
-WAITS = {
-    "aligned_mtl",
-    "cagrad",
-    "config",
-    "dualproj",
-    "fairgrad",
-    "famo",
-    "geometric_mean",
-    "gradvac",
-    "imtl_g",
-    "mgda",
-    "nash_mtl",
-    "pcgrad",
-    "random",
-    "upgrad",
-}
+AGGREGATIONS = {name for name, kind in SCHEDULERS.items() if issubclass(kind, Aggregation)}
+WAITS = AGGREGATIONS - {"graddrop"} | {"famo", "geometric_mean"}
 """Schedulers that wait in each step: torchjd reads products of gradients or losses, or sets the generators."""
 OTHERS: list[dict[str, Any]] = [
     {},
