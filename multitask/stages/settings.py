@@ -133,6 +133,12 @@ class TeachingConfig:
     embedding_weight: AtLeastZero = 1.0
     """Weight of the embeddings' loss."""
 
+    def __post_init__(self) -> None:
+        if self.unlabelled_limit is not None and not self.unlabelled:
+            raise InputError("unlabelled_limit has no effect without unlabelled; set both")
+        if self.embedding_loss == "none" and self.embedding_weight != TeachingConfig.embedding_weight:
+            raise InputError("embedding_weight has no effect without embedding_loss; set both")
+
 
 @settings
 class DistilConfig(FinetuneConfig):
@@ -170,8 +176,6 @@ DISTIL = register(
 
 HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
-
-
 LARGEST_PROBED_QUEUE = 8192
 """A probe's memory grows with the square of the number of negatives."""
 
@@ -300,9 +304,7 @@ class MlmConfig(SentencesConfig):
     evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
-    optimizer: OptimizerConfig = field(
-        default_factory=lambda: OptimizerConfig(learning_rate=1e-4, schedule="linear", warmup=0.1)
-    )
+    optimizer: OptimizerConfig = OptimizerConfig(1e-4, schedule="linear", warmup=0.1)
 
     def __post_init__(self) -> None:
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):

@@ -91,6 +91,8 @@ class EnsembleConfig:
     more of what it could do before, e.g. 0.3. The heads stay those of the soup. A soup may have one member."""
 
     def __post_init__(self) -> None:
+        if self.method != "greedy" and self.rounds != EnsembleConfig.rounds:
+            raise InputError(f"rounds has no effect with the method {self.method}; take greedy")
         if self.keep_start and self.method not in SOUPS:
             raise InputError(f"keep_start is for the methods {' and '.join(SOUPS)}, not for {self.method}")
 
