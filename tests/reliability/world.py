@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -92,13 +93,19 @@ def undisturbed(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
 
 def begin(work: Callable[[], Ended], folder: Path) -> int:
     """Start the work in a forked process with this current folder. Returns the process; its exit code is the work's."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # outside of the block below it would end elsewhere
     if (process := os.fork()) != 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return process
     ended = (98, "", "the process ended without a word")
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         os.chdir(folder)
         ended = work()
+    except KeyboardInterrupt:  # right before the command, or right after it
+        ended = (130, "", "")
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         told(folder, os.getpid()).write_text(json.dumps(ended))
         os._exit(ended[0])
 
