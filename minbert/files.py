@@ -13,7 +13,7 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,13 +206,17 @@ def sha256_of_file(path: Path) -> str:
 def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
     """Yield a path to write to, in a temporary folder next to `path`.
 
-    On success, what was written there is flushed to disk and replaces `path`; on error it is removed.
+    On success, what was written there is flushed to disk and replaces `path`; on error it is removed, and so are the
+    folders that were made for it.
 
     Raises:
         DiskFullError: the disk is full, or has fewer free bytes than needed.
         OSError: another error of the disk, with the name of the file.
     """
-    with _disk_errors_named(path, needed):
+    with _disk_errors_named(path, needed), ExitStack() as on_error:
+        for parent in reversed(path.parents):
+            if not parent.exists():
+                on_error.callback(_remove_empty, parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = tempfile.TemporaryDirectory(
             prefix=f".{path.name}.", suffix=".tmp", dir=path.parent, ignore_cleanup_errors=True
@@ -229,6 +233,12 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
                 # Two renames: a kill between them leaves the old folder in the temporary one, never a mixture.
                 path.replace(Path(folder, "old"))
             new.replace(path)
+        on_error.pop_all()
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # another process has written into it
+        folder.rmdir()
 
 
 @contextmanager

@@ -72,13 +72,14 @@ def test_a_file_does_not_replace_a_folder(tmp_path):
 @pytest.mark.parametrize("exists_before", [True, False])
 @pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt(), PermissionError(errno.EACCES, "no", "x")])
 def test_an_error_stays_what_it_is_and_leaves_everything_as_it_was(tmp_path, context, exists_before, error):
+    path = tmp_path / "new" / "folder" / "result"
     if exists_before:
-        writing(context, tmp_path / "result", "old")
+        writing(context, path, "old")
     before = tree(tmp_path)
     with pytest.raises(type(error)):
-        writing(context, tmp_path / "result", "half", error)
+        writing(context, path, "half", error)
     assert tree(tmp_path) == before
-    assert [p.name for p in tmp_path.iterdir()] == ["result"] * exists_before
+    assert [p.name for p in (path.parent if exists_before else tmp_path).iterdir()] == ["result"] * exists_before
 
 
 def test_permissions_follow_the_umask(tmp_path):
