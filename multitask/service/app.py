@@ -116,6 +116,7 @@ def create_app(
     `hosts` they have to be for one of these host names, without ports.
     """
     metrics = Metrics()
+    metrics.paths |= {route.path for route in router.routes if isinstance(route, APIRoute)}
     served = {name: ServedModel(name, model, limits, metrics) for name, model in models.items()}
 
     @asynccontextmanager
@@ -135,11 +136,7 @@ def create_app(
         docs_url=None,  # FastAPI's pages load scripts from another host
         redoc_url=None,
         middleware=[
-            Middleware(
-                CountRequests,
-                metrics=metrics,
-                paths={route.path for route in router.routes if isinstance(route, APIRoute)},
-            ),
+            Middleware(CountRequests, metrics=metrics),
             # A page of another site can let its own name lead to the loopback address (DNS rebinding), but the browser
             # then sends that name.
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),

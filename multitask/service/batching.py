@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -30,6 +30,7 @@ class Metrics:
     """The counters of one service."""
 
     def __init__(self) -> None:
+        self.paths: set[str] = set()  # which are counted apart
         self.registry = to = CollectorRegistry()
         self.requests = Counter("multitask_requests", "Answered requests.", ("path", "status"), registry=to)
         self.begun = Counter("multitask_begun_requests", "Requests, answered or not.", registry=to)
@@ -50,10 +51,9 @@ class Metrics:
 class CountRequests:
     """ASGI middleware that counts answers. Paths that the service does not have are counted together."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
         self.metrics = metrics
-        self.paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,15 +61,25 @@ class CountRequests:
             return
         self.metrics.begun.inc()
         start = time.monotonic()
-        path = scope["path"] if scope["path"] in self.paths else "other"
+        path, answered = scope["path"] if scope["path"] in self.metrics.paths else "other", False
 
-        async def count(message: Message) -> None:
+        def count(status: int) -> None:
+            nonlocal answered
+            answered = True
+            self.metrics.requests.labels(path, str(status)).inc()
+            self.metrics.seconds.labels(path).observe(time.monotonic() - start)
+
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self.metrics.requests.labels(path, str(message["status"])).inc()
-                self.metrics.seconds.labels(path).observe(time.monotonic() - start)
+                count(message["status"])
             await send(message)
 
-        await self.app(scope, receive, count)
+        try:
+            await self.app(scope, receive, send_counted)
+        except Exception:  # Starlette answers it outside of all middleware
+            if not answered:
+                count(500)
+            raise
 
 
 TEXTS_PER_TURN = 32  # a request with many texts must not hold up the others

@@ -225,13 +225,13 @@ def step(objective: Objective, anchors: Tensor, positives: Tensor, length: float
 def fields_of(kind: type[Objective]) -> list[dict[str, Any]]:
     """The parameters as the page asks for them: choices, or a number with its bounds and a step for the arrow keys.
 
-    The weight of hard negatives, which the page does not have, is none of them: it has no lower bound.
+    The weight of hard negatives is none of them: the page has no hard negatives.
     """
     texts, found = help_texts(kind), []
     for name, parameter in parameters(kind).items():
         limits = bounds(parameter)
         low, default = limits.get("gt", limits.get("ge")), parameter.default
-        if low is not None or choices(parameter):
+        if name != "hard_negative_weight":
             size = default if isinstance(default, float) and default > 0 else 0.1
             step = 10.0 ** math.floor(math.log10(size))
             number = {"low": low, "high": limits.get("le"), "step": step, "optional": optional(parameter)}

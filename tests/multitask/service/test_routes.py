@@ -228,6 +228,7 @@ def test_a_failure_tells_nothing_about_the_program(model, monkeypatch):
             patch.setattr(MultitaskModel, "head", lambda *_: 1 / 0)
             answer = client.post("/v1/predict", json={"texts": ["a"]})
             assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
+        assert metrics(client)["multitask_requests_total", ("/v1/predict", "500")] == 1
         assert client.post("/v1/predict", json={"texts": ["a"]}).status_code == 200
 
 

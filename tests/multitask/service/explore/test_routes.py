@@ -260,6 +260,8 @@ def test_a_browser_asks_for_the_token_as_a_password(models, dev_sets):
         for path in ("/", "/explore/errors.csv"):
             assert client.get(path).status_code == 401
         assert client.get("/").headers["www-authenticate"] == "Basic"
+        counts = client.get("/metrics", auth=("", "sesame")).text
+        assert 'multitask_requests_total{path="/",status="401"} 2.0' in counts
         passwords = {"sesame": 200, "simsim": 401, "": 401, "sesame:": 401}
         assert {word: client.get("/", auth=("", word)).status_code for word in passwords} == passwords
         assert client.get("/", headers={"Authorization": "Basic ses"}).status_code == 401
