@@ -16,6 +16,7 @@ from starlette.responses import Response
 from torch import Tensor
 
 from minbert.config import Long
+from minbert.errors import InputError
 from multitask.base.options import Device, Precision
 from multitask.base.runs import locate_model
 from multitask.data.texts import in_words
@@ -181,9 +182,13 @@ def load_served(name: str | Path, device: Device, precision: Precision, keep_lay
     """A fine-tuned model, or an encoder as a model without tasks. Raises InputError for no model or a damaged one."""
     folder = locate_model(name)
     if has_heads(folder):
-        return MultitaskModel.load(folder, device, precision, keep_layers)
-    encoder = SentenceEncoder.load(folder, device=device, precision=precision, keep_layers=keep_layers)
-    return MultitaskModel(encoder, {}, HeadsConfig(sharing="none")).eval()
+        model = MultitaskModel.load(folder, device, precision, keep_layers)
+    else:
+        encoder = SentenceEncoder.load(folder, device=device, precision=precision, keep_layers=keep_layers)
+        model = MultitaskModel(encoder, {}, HeadsConfig(sharing="none")).eval()
+    if not np.isfinite(model.encoder.encode("A text.")).all():
+        raise InputError(f"{name}: the model's embeddings are not finite; its weights are damaged")
+    return model
 
 
 class ServedModel:

@@ -84,7 +84,11 @@ def embed_file(
             if not count:
                 width = embeddings.shape[1]
                 _write_header(file, 0, width, dtype)
-            file.write(embeddings.astype(STORED[dtype]).tobytes())
+            with np.errstate(over="ignore"):
+                stored = embeddings.astype(STORED[dtype])
+            if not np.isfinite(stored).all():
+                raise InputError(f"{encoder.name}: some embeddings are not finite as {dtype}; the weights are damaged")
+            file.write(stored.tobytes())
             count += len(block)
             shown.add(len(block))
         if not count:

@@ -20,6 +20,7 @@ from multitask.cli.main import find_command, main
 from multitask.cli.serve import Serve, serve
 from multitask.service.app import create_app
 from multitask.service.limits import Limits
+from multitask.service.served_model import load_served
 from tests.conftest import ROOT
 from tests.multitask.service.conftest import build, eventually, served
 
@@ -199,6 +200,14 @@ def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
         named["PORT"] = str(taken.getsockname()[1])
         assert main(["serve", *(named.get(argument, argument) for argument in arguments)]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_model_whose_embeddings_are_not_finite_is_refused(tiny_encoder, tmp_path):
+    model = build(tiny_encoder)
+    model.encoder.bert.layers[-1].output_norm.weight.data *= 3e38
+    model.save(tmp_path)
+    with pytest.raises(InputError, match="the model's embeddings are not finite; its weights are damaged"):
+        load_served(tmp_path, "cpu", "fp32")
 
 
 def test_models_may_be_given_at_once_or_one_by_one():

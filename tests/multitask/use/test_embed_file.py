@@ -210,6 +210,16 @@ def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize(("scale", "dtype"), [(3e38, "float32"), (1e6, "float16")])
+def test_embeddings_that_are_not_finite_are_refused(encoder, tmp_path, scale, dtype):
+    """The weights are finite."""
+    encoder.bert.layers[-1].output_norm.weight.data *= scale
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    with pytest.raises(InputError, match=f"some embeddings are not finite as {dtype}"):
+        embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False, dtype)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
+
+
 @pytest.mark.parametrize(("dtype", "size", "error"), [("float32", 9, 1e-6), ("float16", 32, 1e-3)])
 def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, size, error):
     (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
