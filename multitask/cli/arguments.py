@@ -121,6 +121,12 @@ def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, s
     return error
 
 
+def changed(options: Any, *names: str) -> str:
+    """Those of these options that are not at their defaults, as an error lists them: `--task, --text`."""
+    defaults = {field.name: field.default for field in fields(options)}
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) != defaults[name])
+
+
 TRAIN, USE, DATA = "Train a model", "Use a model", "Data"
 """Headings in the list of all commands."""
 
@@ -145,9 +151,11 @@ class Command:
         return self.stage is not None and self.stage.distributed
 
     @property
-    def models(self) -> set[str]:
-        """Names of the options that name models, which may be `last`."""
-        return {"model", "compare", *(model.option for model in (self.stage.inputs if self.stage else ()))}
+    def models(self) -> dict[str, str]:
+        """The options that name models, which may be `last`, each with the option of its revision."""
+        inputs = self.stage.inputs if self.stage else ()
+        own = {model.option: model.revision for model in inputs}
+        return {"model": "revision", "start": "revision", "compare": ""} | own
 
     @property
     def help(self) -> str:

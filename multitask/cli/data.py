@@ -5,7 +5,7 @@ from dataclasses import field
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.settings import settings
+from minbert.settings import Count, settings
 from multitask.cli.arguments import DATA, POSITIONAL, Command, Group
 
 
@@ -23,7 +23,7 @@ class Check:
     """Tasks file, which declares tasks of your own."""
     model: str = "all-minilm-l6-v2"
     """The model whose tokenizer counts the tokens."""
-    max_length: int | None = None
+    max_length: Count | None = None
     """Report the share of sentences with more tokens. Default: the model's limit."""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from minbert.files import write_json
 from minbert.settings import Count, Seed, settings
 from multitask.base.options import Computing
 from multitask.base.runs import is_run, locate_model, refuse_file_of_run, replaced_files_named
-from multitask.cli.arguments import Command
+from multitask.cli.arguments import Command, changed
 from multitask.cli.use_models import BestOn, Data, ModelOption, PoolingOption
 from multitask.training.settings import ObjectiveConfig
 
@@ -65,22 +65,19 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
     def __post_init__(self) -> None:
         if self.suite != "multitask" and self.data is None:
             raise InputError(f"--suite {self.suite} needs --data, SentEval's data folder")
-        if self.suite == "multitask" and self.pooling != "auto":
-            raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
-        if self.suite == "multitask" and self.dimensions:
-            raise InputError("--dimensions is for suites of frozen embeddings; the tasks' heads read whole embeddings")
-        of_input = self.text or self.label or self.separator
-        if self.suite != "multitask" and (self.task or self.input or self.details or of_input):
-            names = "--task, --input, --text, --label, --separator and --details"
-            raise InputError(f"{names} are for the tasks' own scores, not for --suite {self.suite}")
-        if self.suite not in ("multitask", "retrieval") and self.split != "dev":
-            raise InputError(f"--split is not for --suite {self.suite}, whose sets have test rows of their own")
+        if self.suite == "multitask" and (found := changed(self, "pooling", "dimensions")):
+            raise InputError(f"{found}: only for suites of frozen embeddings; the tasks' heads have their own")
+        if self.suite != "transfer" and (found := changed(self, "seed")):
+            raise InputError(f"{found}: only with --suite transfer; nothing else is drawn")
+        of_input = changed(self, "text", "label", "separator")
+        if self.suite != "multitask" and (found := changed(self, "task", "input", "details") or of_input):
+            raise InputError(f"{found}: only for the tasks' own scores, not for --suite {self.suite}")
         if self.suite != "multitask" and self.output is not None and self.output.suffix in (".md", ".tex"):
             raise InputError(f"--output {self.output}: expected a name for JSON; tables get it with .md and .tex")
         if self.input is not None and self.split != "dev":
             raise InputError("--split is for the tasks' own sets, not for --input; leave one out")
         if self.input is None and of_input:
-            raise InputError("--text, --label and --separator need --input; without it the tasks' own sets are scored")
+            raise InputError(f"{of_input}: only with --input; without it the tasks' own sets are scored")
 
 
 def evaluate(options: Evaluate) -> None:
@@ -104,6 +101,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = resolve_runtime(options.device, options.precision)
     with_heads, own = has_heads(folder), ModelData(Path(), own=True)
+    if options.input is not None and with_heads and options.data is not None:
+        raise InputError("--data is for dev and test sets, not for --input; leave one out")
     if options.input is None or not with_heads:
         own = data_for(options.model, options.tasks_file or options.data)
     model = load_model(folder, {} if with_heads else load_tasks(own.path)).on(runtime)
@@ -186,6 +185,9 @@ def _evaluate_suite(options: Evaluate) -> None:
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
     split = options.split if options.suite == "retrieval" and is_retrieval_set(options.data) else None
+    if split is None and options.split != "dev":
+        own_sets = "the tasks' own sets and for a retrieval set of your own, which has a corpus.jsonl"
+        raise InputError(f"--split is for {own_sets}; leave it out")
     scored = options.suite if split is None else f"{options.suite}-{options.data.resolve().name}-{split}"
     output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"
     files = [output, output.with_suffix(".md"), output.with_suffix(".tex")]
@@ -255,20 +257,11 @@ def probe(options: Probe) -> None:
 
 
 _EVALUATE = (
-    "model",
-    "data",
-    "tasks_file",
-    "task",
-    "split",
-    "input",
-    "suite",
-    "details",
-    "output",
-    "best_on",
-    "pooling",
+    *("model", "data", "tasks_file", "task", "split", "input"),
+    *("suite", "details", "output", "best_on", "pooling", "device"),
 )
 _PROBE = ("model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device")
 COMMANDS = (
-    Command("evaluate", Evaluate, evaluate, common=(*_EVALUATE, "device")),
+    Command("evaluate", Evaluate, evaluate, common=_EVALUATE),
     Command("probe", Probe, probe, common=_PROBE),
 )

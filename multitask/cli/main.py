@@ -149,8 +149,10 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         if where_data_is <= values.keys():
             why = "a tasks file names its own data, by paths from its folder"
             raise InputError(f"{names} cannot be given together; leave one out: {why}")
+    replaced = {revision for name, revision in command.models.items() if name in given}
     if where_data_is & given.keys():
-        settings = {name: value for name, value in settings.items() if name not in where_data_is}
+        replaced |= where_data_is
+    settings = {name: value for name, value in settings.items() if name not in replaced}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
     for option in options:
         if option.name in command.models and option.name in changed:

@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.base.options import Computing
 from multitask.base.runs import locate_model, replaced_files_named, run_of
-from multitask.cli.arguments import POSITIONAL, Command
+from multitask.cli.arguments import POSITIONAL, Command, changed
 from multitask.data.tables import ROWS_PER_BATCH, Format
 from multitask.models.settings import Pooling
 from multitask.use.hard_negatives import HardNegatives
@@ -98,15 +98,12 @@ class Predict(Computing, BestOn, Data):
     """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
 
     def __post_init__(self) -> None:
-        form = self.input_format != "txt"
-        if self.input is None and (
-            self.task or self.text or self.probabilities or self.prefix or self.separator or form
-        ):
-            names = "--task, --text, --probabilities, --prefix, --separator and --input-format"
-            raise InputError(f"{names} need --input; without it all dev and test sets are predicted")
+        of_input = changed(self, "task", "text", "probabilities", "prefix", "separator", "input_format")
+        if self.input is None and of_input:
+            raise InputError(f"{of_input}: only with --input; without it all dev and test sets are predicted")
         if self.input is None and str(self.output) == "-":
             raise InputError("--output - needs --input; without it several files are written into a folder")
-        if form and str(self.input) != "-":
+        if self.input_format != "txt" and str(self.input) != "-":
             raise InputError("--input-format is for --input -; a file has the format of its name")
         if self.input is not None and self.data is not None:
             raise InputError("--data is for dev and test sets, not for --input; leave one out")
@@ -338,13 +335,11 @@ class Export(PoolingOption, ModelOption):
 
     def __post_init__(self) -> None:
         if self.with_heads and self.to != "onnx":
-            raise InputError(f"--with-heads is for --to onnx, not for {self.to}, which has no such heads")
-        if self.to == "transformers" and (self.normalize or self.pooling != "auto"):
-            raise InputError("--pooling and --normalize are for sentence-transformers and onnx, not for transformers")
-        if self.with_heads and (self.normalize or self.pooling != "auto"):
-            raise InputError("--pooling and --normalize are for embeddings; the tasks' heads have their own pooling")
-        if (self.int8 or self.data or self.tasks_file) and not self.with_heads:
-            raise InputError("--int8, --data and --tasks-file are for --to onnx --with-heads")
+            raise InputError(f"--with-heads: only with --to onnx; {self.to} has no such heads")
+        if (found := changed(self, "pooling", "normalize")) and (self.with_heads or self.to == "transformers"):
+            raise InputError(f"{found}: only for embeddings, --to sentence-transformers or onnx without --with-heads")
+        if (found := changed(self, "int8", "data", "tasks_file")) and not self.with_heads:
+            raise InputError(f"{found}: only with --to onnx --with-heads")
         if self.int8 and not (self.data or self.tasks_file):
             raise InputError("--int8 needs --data or --tasks-file: it shows its loss of score on their dev sets")
 
@@ -378,23 +373,15 @@ def export(options: Export) -> None:
 
 
 _PREDICT = (
-    "model",
-    "input",
-    "output",
-    "task",
-    "data",
-    "tasks_file",
-    "text",
-    "probabilities",
-    "input_format",
-    "separator",
+    *("model", "input", "output", "task", "data", "tasks_file"),
+    *("text", "probabilities", "input_format", "separator", "device"),
 )
 _FILES = ("pooling", "separator", "encoding", "sheet", "device")
 _EMBED = ("text", "output", "model", "column", "long", "dimensions", "normalize", "dtype", *_FILES)
 _MINE = ("pairs", "output", "model", "corpus", "text", "column", "data", "format", *("ranks", "margin"))
 _EXPORT = ("model", "output", "to", "with_heads", "data", "tasks_file", "int8", "normalize", "pooling")
 COMMANDS = (
-    Command("predict", Predict, predict, common=(*_PREDICT, "device")),
+    Command("predict", Predict, predict, common=_PREDICT),
     Command("embed", Embed, embed, common=_EMBED),
     Command("search", Search, search, common=("index", "queries", "model", "column", "top", "output", *_FILES)),
     Command("mine", Mine, mine, common=(*_MINE, "relative_margin", "negatives", "sampling")),

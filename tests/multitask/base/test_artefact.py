@@ -204,12 +204,6 @@ def test_a_suite_is_not_scored_for_a_table_over_a_file_of_a_run(tmp_path, capsys
     assert capsys.readouterr().err == f"error: --output {path}: a file of the run {run}; expected another name\n"
 
 
-@pytest.mark.parametrize("more", [[], ["--suite", "sts", "--data", "nothing"]], ids=["tasks", "suite"])
-def test_only_of_a_run_there_is_a_model_that_is_best_on_a_score(tiny_encoder, capsys, more):
-    assert main(["evaluate", "--model", str(tiny_encoder), "--best-on", "sentiment", *more]) == 2
-    assert f"--best-on is sentiment, but {tiny_encoder} is no run" in capsys.readouterr().err
-
-
 def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
     with pytest.raises(KeyError), building(tmp_path):
         raise KeyError  # frees the lock

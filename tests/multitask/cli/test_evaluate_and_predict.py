@@ -265,6 +265,8 @@ def test_a_file_is_scored_on_several_tasks_as_on_each(run, tmp_path, capsys):
     assert scores["paraphrase+similarity"] == scores["paraphrase"] | scores["similarity"]
     assert call("evaluate", "--model", run, "--input", tmp_path / "i.csv", "--label", "x", *CPU) == 2
     assert "--label and --text need one --task" in capsys.readouterr().err
+    assert call("evaluate", "--model", run, "--input", tmp_path / "i.csv", "--data", tmp_path, *CPU) == 2
+    assert "--data is for dev and test sets, not for --input" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tasks", [["paraphrase"], ["similarity", "sentiment"], ["paraphrase", "sentiment"]])
@@ -318,6 +320,13 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog, capsys):
     )
     assert call("pretrain", "--start", "last", "--runs", "runs") == 0
     assert started == [Weights(f"runs/{trained.name}")]
+    (tmp_path / "space.toml").write_text("epochs = [1, 2]")
+    monkeypatch.setattr(
+        "multitask.stages.tune.TuneSearch", lambda _, settings_of, *rest: refuse(settings_of({})[0].name)
+    )
+    capsys.readouterr()
+    assert call("tune", "space.toml", "--trials", 1, "--start", "last") == 2
+    assert capsys.readouterr().err == f"error: runs/{trained.name}\n"
     monkeypatch.setattr("multitask.cli.serve._load", lambda models, *_, **__: refuse(models[0]))
     capsys.readouterr()
     for command in ("serve", "explore"):

@@ -130,6 +130,16 @@ def test_data_of_the_command_line_take_the_place_of_the_settings_tasks_file(tiny
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'ids-sst-train.csv'}: no such file")
 
 
+def test_a_model_of_the_command_line_has_no_revision_of_the_settings(tmp_path, capsys):
+    (tmp_path / "settings.toml").write_text("start = 'owner/model'\nrevision = 'main'")
+    where = ["--start", str(tmp_path / "absent"), "--data", str(tmp_path)]
+    assert main(["finetune", "--config", str(tmp_path / "settings.toml"), *where]) == 2
+    assert "revision" not in capsys.readouterr().err
+    (tmp_path / "model.toml").write_text("model = 'owner/model'\nrevision = 'main'")
+    assert main(["evaluate", "--config", str(tmp_path / "model.toml"), "--model", str(tmp_path)]) == 2
+    assert "revision" not in capsys.readouterr().err
+
+
 def test_a_label_with_a_revision(tmp_path):
     stage = stages()["finetune"]
     options = COMMANDS["finetune"].declared()
