@@ -32,8 +32,8 @@ ColumnName = Annotated[str, Field(min_length=1)]
 
 TUNED = {"tuned": True}
 """Metadata of a field that is chosen on the dev set."""
-RESERVED = ("overall", "training", "embeddings", "facts")
-"""Names that stand for something else in files of scores."""
+RESERVED = ("overall", "training", "embeddings", "facts", "gradient", "last")
+"""Names that stand for something else in files of scores and losses, and in `--select`."""
 
 
 @dataclass(frozen=True, kw_only=True)

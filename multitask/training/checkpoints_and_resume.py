@@ -168,7 +168,9 @@ class RunState:
     def drop_leftovers(self) -> None:
         """Remove checkpoints that are no longer the best on any score, and files that a kill left half written."""
         for checkpoint in (self.folder / "checkpoints").glob("*"):
-            if checkpoint.name not in self.progress.best.values():
+            if checkpoint.is_file():  # such as .DS_Store of a Mac
+                checkpoint.unlink()
+            elif checkpoint.name not in self.progress.best.values():
                 shutil.rmtree(checkpoint)
         for temporary in (self.folder / "state").glob(".*"):
             temporary.unlink()

@@ -127,6 +127,7 @@ def test_resumed_again_and_again(tmp_path, whole):
         (tmp_path / "state" / ".state.pt.x.tmp").touch()  # files that a kill leaves half written
         (tmp_path / "checkpoints" / ".step-0000099.x.tmp").mkdir()
         (tmp_path / "checkpoints" / ".step-0000099.x.tmp" / "module.safetensors").touch()
+        (tmp_path / "checkpoints" / ".DS_Store").touch()  # of a Mac that shows the folder
     assert_resumed_like(whole, tmp_path)
 
 
