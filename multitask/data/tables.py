@@ -90,9 +90,9 @@ class Format:
 
     def label_field(self, value: Any) -> Any:
         """A label's field, with a decimal point if it is a number with this decimal mark."""
-        found = self.field(value)
+        found = self.field(value)  # `missing` may be written with either mark
         if self.decimal == "," and found and isinstance(value, str) and re.fullmatch(r"[\d.,eE+-]+", value.strip()):
-            return value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
+            return self.field(value.translate(EXCHANGED))  # 1.000 is a thousand there, and no number here
         return found
 
     def of_form(self, form: str) -> "Format":
@@ -263,8 +263,11 @@ def table_of(frame: "pandas.DataFrame") -> OpenTable:
 
 
 def _of_python(value: Any) -> Any:
-    """A cell without numpy's types: pandas reads lists of parquet files as arrays."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    """A cell without numpy's types: pandas reads lists of parquet files as arrays, also within objects and lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {name: _of_python(part) for name, part in value.items()}
+    return [*map(_of_python, value)] if isinstance(value, list) else value
 
 
 MAX_LINE = 1 << 24

@@ -140,7 +140,7 @@ def _weighted_ranks(weights: Floats, values: NDArray[Any]) -> Floats:
 
 
 def _moments(weights: Floats, values: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-    """Floats [models, examples] less their mean, so that moments lose no digits; mean and variance [samples, models].
+    """Values [models, examples] less their mean, so that moments lose no digits; mean and variance [samples, models].
 
     The variance is NaN if it may be that of rounding: values that differ by w at most have a variance of w² / 4 at most
     (Popoviciu).

@@ -37,7 +37,7 @@ from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import held_out_part, held_out_sentences, load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
-from multitask.training.schedulers import Scheduler, build_scheduler
+from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, TaskSource, Update
 
 logger = logging.getLogger("multitask")
@@ -95,10 +95,11 @@ def summary(run: Run) -> str:
     return scores_table(run.history())
 
 
-def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str]) -> None:
+def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str], one_a_step: bool) -> None:
     """Freeze the encoder's lowest layers.
 
-    Raises InputError if there are fewer, or if nothing is left to train for one of the trained tasks.
+    Raises InputError if there are fewer, or if a step would have nothing to train: `one_a_step` says that each step
+    trains one task.
     """
     there = len(model.encoder.model.layers)
     if layers is not None:
@@ -106,9 +107,14 @@ def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str]) ->
         if number > there:
             raise InputError(f"freeze is {number}; the encoder has {there} layers")
         model.encoder.model.freeze(number)
-    for name in trained:
-        if not any(part.requires_grad for part in (*model.encoder.parameters(), *model.heads[name].parameters())):
-            raise InputError(f"freeze is {layers}, which leaves nothing to train for {name}: its head has no weights")
+    idle = [name for name in trained if not (trains(model.encoder.model) or trains(model.heads[name]))]
+    if idle and (one_a_step or len(idle) == len(trained)):
+        raise InputError(f"freeze is {layers}, which leaves nothing to train for {idle[0]}: its head has no weights")
+
+
+def trains(module: nn.Module) -> bool:
+    """Whether a weight of it is trained."""
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: int, epoch: int) -> dict[str, RowNumbers]:
@@ -168,6 +174,8 @@ class Finetuning(SourceTraining):
             logger.warning("the direction of the encoder's update does not depend on the tasks' weights with %s", name)
         if config.regularisation.r_drop_weight and config.encoder_dropout == config.heads.dropout == 0:
             logger.warning("r_drop_weight has no effect without dropout, in the heads or within the encoder")
+        if config.conflicts_every is not None and not trains(model.encoder.model):
+            logger.warning("conflicts_every records nothing if freeze is encoder")
         module = nn.ModuleDict({"encoder": model.encoder.model, "heads": model.heads, "scheduler": self.scheduler})
         sources = {name: TaskSource(model, name, split, config.matryoshka) for name, split in training.items()}
         super().__init__(module, model.encoder, sources)
@@ -212,7 +220,7 @@ class Finetuning(SourceTraining):
             )
         model = MultitaskModel(begin.encoder, tasks, config.heads)
         take_heads(model, begin.folder, config.new_heads)
-        freeze(model, config.freeze, names)
+        freeze(model, config.freeze, names, SCHEDULERS[config.scheduler.name].one_a_step)
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
@@ -236,8 +244,7 @@ class Finetuning(SourceTraining):
         encoder, sets = self.encoder.model, (self.training, self.dev)
         numbers = sum(np.count_nonzero(rows.lengths) * len(rows.columns) for found in sets for rows in found.values())
         fits = numbers * encoder.config.hidden_size * 4 <= MOST_KEPT
-        trained = any(parameter.requires_grad for parameter in encoder.parameters())
-        if fits and not trained and not self.config.regularisation.smart_weight:
+        if fits and not trains(encoder) and not self.config.regularisation.smart_weight:
             logger.info("embedding all rows, once")
             self.model.eval()
             for found in sets:
@@ -275,7 +282,12 @@ class Finetuning(SourceTraining):
         return self.scheduler.backward(self, update)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""
+        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task.
+
+        None if the encoder, which the tasks share, is not trained.
+        """
+        if not trains(self.encoder.model):
+            return {}
         update = tuple(batch for batch in update if batch.source in self.rows)
         if {batch.source for batch in update} != self.rows.keys():
             draws = generator(self.config.seed, "watched rows", step)

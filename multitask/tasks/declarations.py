@@ -12,7 +12,7 @@ from minbert.settings import as_json, read_as
 from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import HUB, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
-from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel
+from multitask.tasks.kinds import KINDS, Cosine, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
@@ -148,20 +148,12 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
     if labels := sorted({*task.files.text_columns}.intersection(task.files.label_columns)):
         raise task.problem(f"text reads {labels[0]}, a column of labels, which models would only copy; leave it out")
-    for name, why in _idle(task).items():
-        if name in values:
-            raise task.problem(f"{name} has no effect {why}; leave it out")
+    if isinstance(task, MultiLabel) and not isinstance(task.files.label, str):
+        for name in ("aliases", "label_separator"):
+            if name in values:
+                raise task.problem(f"{name} has no effect if label is a list of columns with 0 or 1; leave it out")
     located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
     return replace(task, files=replace(task.files, **located))
-
-
-def _idle(task: Task) -> dict[str, str]:
-    """Fields that mean nothing to a task because of another one, and why."""
-    if isinstance(task, Classification) and not task.ordinal:
-        return dict.fromkeys(("ordinal_weight", "ordinal_alpha"), "without ordinal = true")
-    if isinstance(task, MultiLabel) and not isinstance(task.files.label, str):
-        return dict.fromkeys(("aliases", "label_separator"), "if label is a list of columns with 0 or 1")
-    return {}
 
 
 def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> RowsFrom:

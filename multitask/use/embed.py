@@ -87,7 +87,9 @@ def embed_file(
             with np.errstate(over="ignore"):
                 stored = embeddings.astype(STORED[dtype])
             if not np.isfinite(stored).all():
-                raise InputError(f"{encoder.name}: some embeddings are not finite as {dtype}; the weights are damaged")
+                large = np.isfinite(embeddings).all()
+                reason = "take --dtype float32, which holds them" if large else "the weights are damaged"
+                raise InputError(f"{encoder.name}: some embeddings are not finite as {dtype}; {reason}")
             file.write(stored.tobytes())
             count += len(block)
             shown.add(len(block))

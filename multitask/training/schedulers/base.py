@@ -49,6 +49,8 @@ class Scheduler(nn.Module):
 
     accumulates: ClassVar[bool] = True
     """Whether it may get an update in parts. If not, it needs the losses of whole batches before any gradient."""
+    one_a_step: ClassVar[bool] = False
+    """Whether each step trains one task."""
     ignores_weights = False
     """Whether the direction of the update is the same whatever the tasks' weights are."""
     Parameters: ClassVar[type]

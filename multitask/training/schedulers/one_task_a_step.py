@@ -32,6 +32,8 @@ class BatchRoundRobin(Scheduler):
     An epoch has the same rows as with `average`. It has more steps, by a factor of the number of tasks.
     """
 
+    one_a_step = True
+
     def arrange(self, batches: Mapping[str, Sequence[RowNumbers]], order: np.random.Generator) -> list[Update]:
         return [(batch,) for update in super().arrange(batches, order) for batch in update]
 
@@ -39,6 +41,8 @@ class BatchRoundRobin(Scheduler):
 @register("epoch_round_robin")
 class EpochRoundRobin(Scheduler):
     """Each epoch trains on all of the first task's data, then all of the second's, and so on (report, section 4.2)."""
+
+    one_a_step = True
 
     def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         return {name: self.config.epoch_size or size for name, size in sizes.items()}
@@ -52,6 +56,8 @@ class Sampling(Scheduler):
 
     Source: Stickland & Murray 2019, "BERT and PALs" (arXiv 1902.02671), section 3.3.
     """
+
+    one_a_step = True
 
     def exponent(self, epoch: int) -> float:
         """The exponent alpha in an epoch (from 0)."""

@@ -203,9 +203,10 @@ def test_a_number_is_missing_if_its_text_in_csv_is(value, read):
     assert Format(missing=("-1", "0.5")).field(value) == read
 
 
-def test_a_number_with_a_decimal_comma_is_missing_if_it_is_written_so():
-    marked = Format(decimal=",", missing=("-99,9", "."))
-    assert [marked.label_field(value) for value in ("-99,9", " . ", "9,5", 9.5)] == [None, None, "9.5", 9.5]
+def test_a_number_with_a_decimal_comma_is_missing_with_either_mark():
+    marked = Format(decimal=",", missing=("-99,9", ".", "-1.5"))
+    fields = ("-99,9", " . ", "-1,5", -1.5, "9,5", 9.5)
+    assert [marked.label_field(value) for value in fields] == [None, None, None, None, "9.5", 9.5]
 
 
 # Other formats.

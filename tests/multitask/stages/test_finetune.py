@@ -296,10 +296,11 @@ def test_an_encoder_without_layers_is_trained_and_not_pruned(run, run_stage, sam
         run_stage(prune, PruneConfig(score="magnitude"), start=start)
 
 
-def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_encoder, monkeypatch):
+def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_encoder, monkeypatch, caplog):
     """Their weights are those of a training that computes the embeddings in each step, up to the order of sums."""
-    config = replace(CONFIG, freeze="encoder", encoder_dropout=0.3, epochs=2)
+    config = replace(CONFIG, freeze="encoder", encoder_dropout=0.3, epochs=2, conflicts_every=1)
     once = run(config, folder="once")
+    assert "conflicts_every records nothing if freeze is encoder" in caplog.text
     before, after = load_file(tiny_encoder / "model.safetensors"), load_file(once.model_folder() / "model.safetensors")
     assert all(torch.equal(start_of, after[name]) for name, start_of in before.items())
     calls = []
@@ -320,14 +321,16 @@ def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_
 def test_what_cannot_be_frozen_is_one_line(run):
     with pytest.raises(InputError, match=r"^freeze is 3; the encoder has 2 layers$"):
         run(replace(CONFIG, freeze=3))
-    bare = replace(CONFIG, heads=HeadsConfig("none"), freeze="encoder", scheduler="batch_round_robin")
+    bare = replace(CONFIG, heads=HeadsConfig("none"), freeze="encoder")
     nothing = r"^freeze is encoder, which leaves nothing to train for similarity: its head has no weights$"
-    for tasks in (("similarity",), ("sentiment", "similarity")):
+    both = ("sentiment", "similarity")
+    run(replace(bare, tasks=both))
+    for changes in ({"tasks": ("similarity",)}, {"tasks": both, "scheduler": "batch_round_robin"}):
         with pytest.raises(InputError, match=nothing):
-            run(replace(bare, tasks=tasks))
-    alone = "^freeze leaves no weights that tasks share, so their gradients cannot conflict$"
-    for changes in ({"scheduler": "pcgrad"}, {"conflicts_every": 1}):
-        with pytest.raises(InputError, match=alone):
-            run(replace(CONFIG, freeze="encoder", **changes))
+            run(replace(bare, **changes))
+    with pytest.raises(
+        InputError, match="freeze leaves no weights that tasks share, so their gradients cannot conflict"
+    ):
+        run(replace(CONFIG, freeze="encoder", scheduler="pcgrad"))
     with pytest.raises(InputError, match="freeze is for finetune; contrastive training trains the encoder"):
         FuseConfig(replace(CONFIG, freeze=1))

@@ -243,11 +243,12 @@ def test_rows_with_the_same_labels_in_another_order_repeat_each_other(tmp_path):
 
 
 def test_a_frame_may_have_the_arrays_that_pandas_reads_from_parquet(tmp_path):
-    rows = [{"q": "x", "c": ["a", "b"]}, {"q": "y", "c": ["b"]}]
+    rows = [{"q": text, "c": labels, "m": {"c": labels}} for text, labels in (("x", ["a", "b"]), ("y", ["b"]))]
     pandas.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
-    table = table_of(pandas.read_parquet(tmp_path / "x.parquet"))
-    found = module.examples_of(topic("multilabel"), table, "the frame", labelled=True)
-    assert (found.classes, found.gold.tolist()) == (("a", "b"), [[1, 1], [0, 1]])
+    for label in ("c", "m.c"):
+        table = table_of(pandas.read_parquet(tmp_path / "x.parquet"))
+        found = module.examples_of(topic("multilabel", label=label), table, "the frame", labelled=True)
+        assert (found.classes, found.gold.tolist()) == (("a", "b"), [[1, 1], [0, 1]])
 
 
 def test_a_missing_file_of_the_course_next_to_a_tasks_file_is_named_with_its_remedy(tmp_path):

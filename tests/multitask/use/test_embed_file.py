@@ -210,12 +210,15 @@ def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize(("scale", "dtype"), [(3e38, "float32"), (1e6, "float16")])
-def test_embeddings_that_are_not_finite_are_refused(encoder, tmp_path, scale, dtype):
+@pytest.mark.parametrize(
+    ("scale", "dtype", "reason"),
+    [(3e38, "float32", "the weights are damaged"), (1e6, "float16", "take --dtype float32, which holds them")],
+)
+def test_embeddings_that_are_not_finite_are_refused(encoder, tmp_path, scale, dtype, reason):
     """The weights are finite."""
     encoder.bert.layers[-1].output_norm.weight.data *= scale
     (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
-    with pytest.raises(InputError, match=f"some embeddings are not finite as {dtype}"):
+    with pytest.raises(InputError, match=f"some embeddings are not finite as {dtype}; {reason}"):
         embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False, dtype)
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
