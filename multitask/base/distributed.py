@@ -59,9 +59,13 @@ def join_ranks(device: torch.device) -> None:
         logging.getLogger("multitask").setLevel(logging.ERROR)
 
 
+def _joined() -> bool:
+    return dist.is_available() and dist.is_initialized()  # some builds of torch have none of it
+
+
 def ranks() -> int:
     """Number of processes that train together."""
-    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+    return dist.get_world_size() if _joined() and not _alone else 1
 
 
 def rank() -> int:
@@ -71,7 +75,7 @@ def rank() -> int:
 
 def is_first() -> bool:
     """Whether this process is the one that writes files and shows progress."""
-    return not dist.is_initialized() or dist.get_rank() == 0
+    return not _joined() or dist.get_rank() == 0
 
 
 def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -93,8 +93,6 @@ FINETUNE_OPTIONS = (
     *("tasks", "epochs", "epoch_size", "batch_size", "learning_rate", "head_learning_rate"),
     *("train_limit", "scheduler", "seed"),
 )
-
-
 FINETUNE = register(
     Stage(
         "finetune",

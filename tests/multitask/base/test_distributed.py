@@ -69,6 +69,12 @@ def mixed(rows: Tensor, columns: Tensor, total: Tensor) -> Tensor:
     return (rows @ columns).cumsum(0).tanh().mean() * total.log() + columns.square().mean()
 
 
+def test_a_torch_without_distributed_has_one_rank(monkeypatch):
+    monkeypatch.setattr(distributed.dist, "is_available", lambda: False)
+    monkeypatch.delattr(distributed.dist, "is_initialized")
+    assert (distributed.ranks(), distributed.rank(), distributed.is_first()) == (1, 0, True)
+
+
 @pytest.mark.parametrize("rows", range(1, 8))
 def test_gathered_rows_give_the_whole_batchs_value_and_gradient(rows, monkeypatch):
     threads = Threads()
