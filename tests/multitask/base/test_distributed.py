@@ -36,6 +36,9 @@ class Threads:
         self.barrier.wait()
         return found
 
+    def is_available(self) -> bool:
+        return True
+
     def is_initialized(self) -> bool:
         return True
 
