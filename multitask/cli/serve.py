@@ -69,8 +69,8 @@ def serve(options: Serve) -> None:
     try:
         _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
     except SystemExit:  # uvicorn has logged why
-        where = f"cannot listen at {options.host}"
-        raise InputError(f"--port {options.port}: {where}; choose another, or 0 for a free one") from None
+        where, expected = f"{options.host}, port {options.port}", "an address of this machine and a free port"
+        raise InputError(f"cannot listen at {where}; --host and --port: expected {expected} (0 finds one)") from None
 
 
 @settings

@@ -150,7 +150,9 @@ def _texts_by_id(table: OpenTable) -> dict[str, str]:
     made = template(joined([*["title"] * table.has("title"), "text"]))
     found: dict[str, str] = {}
     for line, row in table.rows:
-        identifier = str(row.get("_id"))
+        if table.format.field(row.get("_id")) in (None, ""):
+            raise InputError(f"{table.place(line)}: _id is empty; expected an id for each text")
+        identifier = str(row["_id"])
         if identifier in found:
             raise InputError(f"{table.place(line)}: _id {quote(identifier)} occurs twice; expected each once")
         try:

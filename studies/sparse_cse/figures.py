@@ -130,7 +130,10 @@ def removed(runs: Sequence[RunResult], folder: Path) -> tuple[Values, Values] | 
         for stage in (stage for stage in run.chain if Run(folder / stage).stage == "prune"):
             layers = read_json(folder / stage / "pruning.json", dict)["layers"]
             found.append(
-                [[1 - after / before for before, after in (layer[kind] for layer in layers)] for kind in UNITS]
+                [
+                    [(before - after) / max(before, 1) for before, after in (layer[kind] for layer in layers)]
+                    for kind in UNITS
+                ]
             )
     if not found:
         return None

@@ -261,6 +261,12 @@ def test_a_query_ignores_the_document_of_its_id_unless_that_is_relevant(tmp_path
         ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\t0"], r"dev\.tsv: no document is relevant to a query"),
         ("qrels/dev.tsv", ["query\tcorpus-id\tscore", "q1\td1\t1"], r"dev\.tsv: no column query-id"),
         ("corpus.jsonl", ['{"_id": "d1", "text": 3}'], r"corpus\.jsonl:1: text is 3; expected text"),
+        (
+            "corpus.jsonl",
+            ['{"_id": null, "text": "a"}'],
+            r"corpus\.jsonl:1: _id is empty; expected an id for each text",
+        ),
+        ("queries.jsonl", ['{"text": "a", "_id": 1}', '{"text": "b"}'], r"queries\.jsonl:2: _id is empty"),
         ("queries.jsonl", ['{"_id": 1, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"1\" occurs twice"),
     ],
 )

@@ -190,7 +190,11 @@ async def stop_under_load(url: str, server: "subprocess.Popen[bytes]") -> tuple[
         (["--model", "a=MODEL", "a=MODEL"], "two models are named a"),
         (["--model", "MODEL", "--token-file", "TOKEN"], "expected one line of visible ASCII"),
         (["--model", "MODEL", "--token-file", "missing"], "missing: no such file"),
-        (["--model", "MODEL", "--port", "PORT"], "cannot listen at 127.0.0.1; choose another"),
+        (
+            ["--model", "MODEL", "--port", "PORT"],
+            "--host and --port: expected an address of this machine and a free port",
+        ),
+        (["--model", "MODEL", "--host", "no.such.invalid"], "cannot listen at no.such.invalid, port 8000"),
     ],
 )
 def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
