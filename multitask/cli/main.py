@@ -142,7 +142,10 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     """Run a command with what the command line gives, and with the settings of its `--config`."""
     options = command.declared()
     file, save_to = given.pop("config", None), given.pop("save_config", None)
-    given = settings_of(given.pop("set", []), prog, options) | given
+    of_set = settings_of(given.pop("set", []), prog, options)
+    if twice := [option.flag for option in options if option.name in of_set.keys() & given.keys()]:
+        raise InputError(f"{twice[0]} is given twice, once by --set; leave one out")
+    given |= of_set
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
     where_data_is = {"data", "tasks_file"}
     for names, values in (("--data and --tasks-file", given), (f"{file}: data and tasks_file", settings)):

@@ -44,10 +44,12 @@ def settings_of(texts: Sequence[str], prog: str, options: Sequence[Option]) -> d
         name, separator, value = text.partition("=")
         if not separator:
             raise InputError(f"--set {plain(text)}: expected NAME=VALUE")
+        if (name := name.strip()) in given:
+            raise InputError(f"--set {plain(name)} is given twice; leave one out")
         try:
-            (given[name.strip()],) = parse_toml(f"value = {value}").values()
+            (given[name],) = parse_toml(f"value = {value}").values()
         except ValueError:  # a text without quotes
-            given[name.strip()] = value.strip()
+            given[name] = value.strip()
     return values_from(given, prog, options, "--set")
 
 
