@@ -330,6 +330,8 @@ def _check(config: FinetuneConfig, tasks: Mapping[str, Task]) -> None:
             f"patience is {config.patience}; expected a task with a metric where higher is better; declare one, or "
             "leave patience out"
         )
+    if config.calibrate and not any(isinstance(task, Labelled) for task in tasks.values()):
+        raise InputError(f"calibrate is for classes; all tasks predict numbers ({', '.join(tasks)}); leave it out")
     for name in config.untrained:
         needed = "labels" if isinstance(tasks[name], Labelled) else "range"
         if not getattr(tasks[name], needed):
