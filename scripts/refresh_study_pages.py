@@ -206,9 +206,9 @@ def of_section(section: Section | None, place: int) -> Picture:
     return section.pictures[place]
 
 
-def decoupled(place: int) -> Picture:
-    """A figure of ten epochs with contrastive and decoupled losses: scores, or norms of the gradient."""
-    return of_section(decoupling_section("decoupled-long", published("gradient-dissipation", PAGES)), place)
+def decoupled(key: str, place: int) -> Picture:
+    """A figure of contrastive and decoupled losses over ten or thirty epochs: scores, or norms of the gradient."""
+    return of_section(decoupling_section(key, published("gradient-dissipation", PAGES)), place)
 
 
 def shares() -> Picture:
@@ -240,8 +240,9 @@ FIGURES: dict[str, Callable[[], Picture]] = {
     "paradigm-training": lambda: of_section(long_section(published("gradient-paradigm", PAGES)), 0),
     "paradigm-components": components,
     "paradigm-starts": starts,
-    "dissipation-training": lambda: decoupled(0),
-    "dissipation-norms": lambda: decoupled(1),
+    "dissipation-training": lambda: decoupled("decoupled-long", 0),
+    "dissipation-longest": lambda: decoupled("decoupled-longest", 0),
+    "dissipation-norms": lambda: decoupled("decoupled-long", 1),
     "sparse-shares": shares,
     "sparse-reliability": reliability,
 }
