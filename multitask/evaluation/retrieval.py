@@ -150,9 +150,8 @@ def _texts_by_id(table: OpenTable) -> dict[str, str]:
     made = template(joined([*["title"] * table.has("title"), "text"]))
     found: dict[str, str] = {}
     for line, row in table.rows:
-        if table.format.field(row.get("_id")) in (None, ""):
+        if (given := row.get("_id")) is None or not (identifier := str(given)).strip():
             raise InputError(f"{table.place(line)}: _id is empty; expected an id for each text")
-        identifier = str(row["_id"])
         if identifier in found:
             raise InputError(f"{table.place(line)}: _id {quote(identifier)} occurs twice; expected each once")
         try:

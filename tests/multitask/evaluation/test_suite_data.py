@@ -266,8 +266,8 @@ def test_a_query_ignores_the_document_of_its_id_unless_that_is_relevant(tmp_path
             ['{"_id": null, "text": "a"}'],
             r"corpus\.jsonl:1: _id is empty; expected an id for each text",
         ),
-        ("queries.jsonl", ['{"text": "a", "_id": 1}', '{"text": "b"}'], r"queries\.jsonl:2: _id is empty"),
-        ("queries.jsonl", ['{"_id": 1, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"1\" occurs twice"),
+        ("queries.jsonl", ['{"text": "a", "_id": 1}', '{"text": "b", "_id": " "}'], r"queries\.jsonl:2: _id is empty"),
+        ("queries.jsonl", ['{"_id": 0, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"0\" occurs twice"),
     ],
 )
 def test_what_is_wrong_with_a_set_of_ones_own_is_one_line(tmp_path, file, lines, message):
