@@ -59,11 +59,16 @@ def _united(new: GridFrames, earlier: GridFrames | None, name: str) -> GridFrame
     return GridFrames(record, (*runs, *(replace(run, start=without_folders(run.start)) for run in new.runs)))
 
 
-def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -> None:
+ONE_PAGE = {"compression_level": 19} | dict.fromkeys(("max_rows_per_page", "row_group_size", "data_page_size"), 1 << 26)
+"""How answers are published: runs have the same labels, but compression finds that within a page only. Older versions
+of pyarrow, which the library supports, lack one of these settings."""
+
+
+def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], **pages: int) -> None:
     """Write the runs of a preset's tables as frames, without their models and without the folders of this machine.
 
-    Other tables that the file has, of the same preset, stay in it. Raises InputError if the preset was never run, a run
-    is damaged, or the file's runs have another start or other data.
+    Other tables that the file has, of the same preset, stay in it. `pages` is for `write_answers`. Raises InputError if
+    the preset was never run, a run is damaged, or the file's runs have another start or other data.
     """
     record = _of_tables(PresetRecord.read(folder, preset), keys)
     with TemporaryDirectory() as temporary:
@@ -81,7 +86,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str]) -
         for unneeded in {run.name for run in packed.glob("*/")} - record.artefacts():
             shutil.rmtree(packed / unneeded)
         record.write(packed)
-        pack(packed, file)
+        pack(packed, file, **pages)
 
 
 def _of_tables(record: PresetRecord, keys: Collection[str]) -> PresetRecord:
@@ -129,7 +134,7 @@ def main() -> None:
             )
     publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
     if options.runs is not None:
-        publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables)
+        publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables, **ONE_PAGE)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ def answers_of(file: Path) -> Path:
     return file.with_name(f"{file.stem}-answers.parquet")
 
 
-def pack(folder: Path, file: Path) -> None:
-    """Write the complete runs of a folder, and its record, as two frames."""
+def pack(folder: Path, file: Path, **pages: int) -> None:
+    """Write the complete runs of a folder, and its record, as two frames; `pages` is for `write_answers`."""
     lines, answers = (
         [("", path.name, read_text(path)) for path in sorted(folder.glob("*.json"))],
         list[pandas.DataFrame](),
@@ -52,7 +52,7 @@ def pack(folder: Path, file: Path) -> None:
     with atomic_file(file) as temporary:
         frame = pandas.DataFrame(lines, columns=["run", "file", "text"])
         frame.to_parquet(temporary, index=False, compression="zstd", compression_level=19)
-    write_answers(answers_of(file), answers)
+    write_answers(answers_of(file), answers, **pages)
 
 
 def unpack(file: Path, folder: Path) -> None:

@@ -362,14 +362,14 @@ def answer_frame(run: str, task: str, labels: Any, predictions: Any) -> pandas.D
     )
 
 
-def write_answers(file: Path, frames: Iterable[pandas.DataFrame]) -> None:
-    """Write the frame of answers, atomically."""
+def write_answers(file: Path, frames: Iterable[pandas.DataFrame], **pages: int) -> None:
+    """Write the frame of answers, atomically. `pages` are further settings of `pyarrow.parquet.write_table`."""
     tables = [pyarrow.Table.from_pandas(frame, ANSWER, preserve_index=False) for frame in frames]
     table = pyarrow.concat_tables([ANSWER.empty_table(), *tables]).replace_schema_metadata(None)
     encoding = {"prediction": "BYTE_STREAM_SPLIT", "example": "DELTA_BINARY_PACKED"}
     how: dict[str, Any] = {"use_dictionary": ["run", "task", "label"], "column_encoding": encoding}
     with atomic_file(file) as temporary:
-        parquet.write_table(table, temporary, compression="zstd", compression_level=9, **how)
+        parquet.write_table(table, temporary, compression="zstd", **{"compression_level": 9, **how, **pages})
 
 
 def _read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
