@@ -264,7 +264,9 @@ def test_a_measure_of_training_has_no_interval_over_examples(report, tmp_path):
     runs, folder = report
     publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
     (tmp_path / "results" / "runs").mkdir()
-    publish_runs(runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["gradient"])
+    publish_runs(
+        runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["gradient"], **publish_results.ONE_PAGE
+    )
     covers = all_verdicts(tmp_path).set_index("key").covers
     assert (covers["margin"], covers["smaller-gap-in-batches"]) == ("seeds and dev examples", "seeds")
 
