@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime, time
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -22,7 +23,17 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated, setting
+from multitask.data.messages import (
+    OnProblem,
+    damaged,
+    listed,
+    logger,
+    quote,
+    read_or_refuse,
+    refuse,
+    repeated,
+    setting,
+)
 from multitask.data.tables import (
     MAX_LINE,
     RETURN,
@@ -116,12 +127,16 @@ def _rows_of_split(table: OpenTable, split: str) -> OpenTable:
     def rows() -> Iterator[tuple[int, FileRow]]:
         found: set[str] = set()
         for number, row in table.rows:
-            found.add(own := str(row.get("split")).strip())
+            value = row.get("split")
+            found.add(own := "" if value is None else str(value).strip())
             if own == split:
                 yield number, row
         if split not in found:
             there = listed(sorted(found))
             raise MissingSplitError(f"{table.name}: no row has {quote(split)} in column split, only {there}")
+        if alike := [other for other in sorted(found - {split}) if other.casefold() in ("", split.casefold())]:
+            shown = listed(map(quote, alike))
+            logger.warning("%s: rows with %s in column split do not belong to %s", table.name, shown, quote(split))
 
     return replace(table, rows=rows())
 
@@ -248,7 +263,7 @@ def _parquet(path: Path, *_: object) -> OpenTable:
             for batch in file.iter_batches(rows_per_batch):
                 size += sum(map(_bytes_of, batch.columns))
                 refuse_expansion(path, size)
-                yield batch.to_pylist()
+                yield batch.cast(in_text).cast(in_float64).to_pylist()
 
     with damage():
         metadata = read_or_refuse(path, pyarrow.parquet.read_metadata)
@@ -265,6 +280,8 @@ def _parquet(path: Path, *_: object) -> OpenTable:
         ]
         schema = pyarrow.parquet.read_schema(path)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+        # 0.1 as the nearest number of 32 bits would be 0.10000000149011612.
+        in_text, in_float64 = (_with_float32(file.schema_arrow, kind) for kind in (pyarrow.string(), pyarrow.float64()))
     rows = enumerate(chain.from_iterable(batches()), start=1)
     return OpenTable(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[_fields_of(schema)])
 
@@ -274,6 +291,19 @@ def _fields_of(schema: Any) -> FileRow:
     import pyarrow
 
     return {field.name: _fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
+
+
+def _with_float32(kind: Any, other: Any) -> Any:
+    """A schema or an Arrow type with another type in place of float32, also in lists and structs."""
+    import pyarrow
+
+    if isinstance(kind, pyarrow.Schema):
+        return pyarrow.schema([field.with_type(_with_float32(field.type, other)) for field in kind])
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_with_float32(kind.value_type, other)))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_with_float32(field.type, other)) for field in kind])
+    return other if pyarrow.types.is_float32(kind) else kind
 
 
 def _bytes_of(column: Any) -> int:
@@ -329,7 +359,7 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
             for number, row in enumerate(sheet.rows, start=1):
                 size += max(1, len(row))
                 refuse_expansion(path, size, unsuspected=UNSUSPECTED_BYTES, unit="cells")
-                cells = ["" if cell.data_type == "e" else _written(cell.value, file_format.decimal) for cell in row]
+                cells = [_written(cell, file_format.decimal) for cell in row]
                 while cells and not cells[-1]:
                     cells.pop()
                 if cells and number > file_format.skip_rows:
@@ -340,11 +370,14 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
         raise damaged(path, error) from None
 
 
-def _written(value: Any, decimal: str) -> str:
+def _written(cell: Any, decimal: str) -> str:
     """A cell as text. Numbers have no decimal mark of their own: they are written as the other cells are."""
+    value = cell.value
+    if isinstance(value, datetime) and value.time() == time() and "h" not in cell.number_format.lower():
+        return str(value.date())  # workbooks have no type of their own for a date
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
-    return "" if value is None else str(value)
+    return "" if value is None or cell.data_type == "e" else str(value)
 
 
 FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {

@@ -256,10 +256,16 @@ def is_frame(rows: Any) -> TypeGuard["pandas.DataFrame"]:
 def table_of(frame: "pandas.DataFrame") -> OpenTable:
     """The rows of a pandas data frame; missing values are None."""
     columns = tuple(map(str, frame.columns))
-    values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
+    cells = [_own_digits(frame.iloc[:, i]) for i in range(len(columns))]
+    values = (column.astype(object).where(column.notna(), None) for column in cells)
     rows = (dict(zip(columns, map(_of_python, row), strict=True)) for row in zip(*values, strict=True))
     first = [*islice(rows, ROWS_PER_BATCH)]
     return OpenTable(FRAME, columns, enumerate(chain(first, rows), start=1), by_line=False, examples=first)
+
+
+def _own_digits(column: "pandas.Series") -> "pandas.Series":
+    """A column; 0.1 as a number of 32 bits is 0.1, and not 0.10000000149011612, as in files."""
+    return column.astype("float32").astype(str).astype(float) if str(column.dtype).lower() == "float32" else column
 
 
 def _of_python(value: Any) -> Any:
@@ -330,6 +336,8 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     if len(raw) > MAX_LINE:
         raise InputError(f"{place}: the line has more than {MAX_LINE:,} bytes; expected text in lines")
     body = raw.removeprefix(codecs.BOM_UTF8) if first else raw
+    if body is not raw and codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
+        raise InputError(f"{place}: begins with the mark of UTF-8, not {encoding}; {setting('encoding', '--encoding')}")
     try:
         text = body.decode(encoding)
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -101,6 +101,7 @@ def _loses(value: Any, copy: Any) -> bool:
     if isinstance(value, list | tuple) and isinstance(copy, list):
         return any(map(_loses, value, copy))
     cut = isinstance(value, float) and isinstance(copy, int) and value != copy
+    cut = cut or (isinstance(value, bool) and not isinstance(copy, bool))
     return copy is ... or cut or (isinstance(value, datetime) and not isinstance(copy, datetime))
 
 
@@ -150,11 +151,17 @@ TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
 """Makes the writer of a file and its columns, by the file's suffix."""
 
 
+def several_labels(names: Iterable[str]) -> str:
+    """Several labels in a text; those with the sign that stands between them as a JSON list, which tasks read, too."""
+    found = [*names]
+    return json.dumps(found, ensure_ascii=False) if any("|" in name for name in found) else "|".join(found)
+
+
 def _cell(column: str, value: Any) -> Any:
     """A value in delimited text: several labels, which are a tuple, are joined, and what is nested is JSON."""
     if isinstance(value, tuple):
-        return "|".join(map(str, value))
-    return _json(value, f"{column} ") if isinstance(value, list | dict | bool | bytes) else value
+        return several_labels(value)
+    return _json(value, f"{column} ") if isinstance(value, list | dict | bytes) else value
 
 
 def _json(value: Any, place: str) -> str:

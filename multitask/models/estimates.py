@@ -18,6 +18,7 @@ from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.base.progress import OnRows, RowsDone, no_progress
 from multitask.data.examples import Examples, LabelledData, RowNumbers
+from multitask.data.write_tables import several_labels
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -160,7 +161,7 @@ def write_predictions(
 def written(task: Task, labels: NDArray[Any]) -> list[Any]:
     """Labels or decisions, as files show them: names of classes, names of labels in one text, or numbers."""
     if isinstance(task, MultiLabel):
-        return ["|".join(compress(task.names, row)) for row in labels]
+        return [several_labels(compress(task.names, row)) for row in labels]
     if isinstance(task, Classification):
         return [task.names[int(label)] for label in labels]
     return [float(str(label)) for label in labels]  # the shortest decimals: 9.8, where fp32 has 9.80000019

@@ -25,6 +25,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
+from multitask.tasks.scores import same_number
 from multitask.tasks.sources import SOURCE_FILES, Lines, read_texts
 from multitask.tasks.task import Split, Task
 
@@ -207,7 +208,7 @@ def gaps(task: Task, examples: Examples) -> list[str]:
     """Lines that say what labelled rows cannot tell of any model, and how scores count it."""
     labels, found = examples.gold, []
     if undefined := undefined_on(task, labels):
-        value = quote(task.names[int(labels.flat[0])]) if isinstance(task, Labelled) else f"{labels[0]:g}"
+        value = quote(task.names[int(labels.flat[0])]) if isinstance(task, Labelled) else same_number(labels)
         one = f"all {len(labels):,} labels are {value}" if len(labels) > 1 else "there is only one row"
         why = one if labels.ndim == 1 else "each label stands in every row or in none"
         verb = "is" if len(undefined) == 1 else "are"

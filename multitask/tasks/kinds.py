@@ -34,6 +34,7 @@ from multitask.tasks.scores import (
     multilabel_metrics,
     ordinal_metrics,
     regression_metrics,
+    same_number,
     weighted_mean,
 )
 from multitask.tasks.task import TUNED, AtLeastZero, Finite, Task
@@ -45,6 +46,8 @@ logger = logging.getLogger("multitask")
 POSITIVE = 4.0
 SMALL_PART = 0.25
 """A range is pointed out if all labels are within its lowest part of this size."""
+MOST_LOST = 2.0**-8
+"""Labels are pointed out if fp32 changes one by more than this part of their spread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +158,7 @@ class MultiLabel(Labelled):
     kind: ClassVar[str] = "multilabel"
 
     metric: Literal["macro_f1", "average_precision", "accuracy"] = "macro_f1"
-    label_separator: str = "|"
+    label_separator: Annotated[str, Field(min_length=1)] = "|"
     empty: Literal["none"] | None = None
     thresholds: tuple[Finite, ...] = field(default=(), metadata=TUNED)
 
@@ -249,12 +252,21 @@ class Regression(Task):
         return value
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-        return np.array(labels, np.float32), ()
+        written = np.array(labels)
+        kept = written.astype(np.float32)
+        lost = np.abs(kept - written)
+        if lost.max() > MOST_LOST * np.ptp(written) > 0:
+            first = lost.argmax()
+            logger.warning(
+                f"{self.name}: labels are kept in fp32, in which {written[first]:.15g} is {kept[first]:.15g}, although "
+                "they differ by little; subtract one number from all of them, and from range if it is declared"
+            )
+        return kept, ()
 
     def learned(self, training: Examples) -> Self:
         low, high = float(training.gold.min()), float(training.gold.max())
         if constant(training.gold):
-            alike = self.problem(f"all labels of {training.source} are {low:g}; nothing to learn")
+            alike = self.problem(f"all labels of {training.source} are {same_number(training.gold)}; nothing to learn")
             if self.range is None:
                 raise alike
             logger.warning(alike)

@@ -107,7 +107,7 @@ def parts(value: Any, separator: str) -> list[str] | None:
             listed = json.loads(text, **as_written) if text.startswith("[") else text.split(separator)
         except (ValueError, RecursionError):
             raise ValueError(f"expected names with {separator} between them, or a JSON list") from None
-    elif value is None:
+    elif value is None or value != value:  # NaN
         return None
     else:
         listed = value if isinstance(value, list) else [value]

@@ -1,6 +1,7 @@
 """Tables written by other libraries come back equal, and damaged ones are refused in one line."""
 
 import csv
+import datetime
 import gzip
 import io
 import json
@@ -196,6 +197,13 @@ def test_what_a_format_does_not_have_is_refused_before_anything_is_read(name, fi
         open_table(RowsFrom(name), Format(**{field: value}))
 
 
+def test_the_mark_of_utf_8_and_another_encoding_contradict_each_other(tmp_path):
+    path = write(tmp_path, "\ufefftext\nCafé\n")
+    assert rows_of(path, encoding="UTF8")[0][1] == {"text": "Café"}
+    with pytest.raises(InputError, match=r"data\.csv:1: begins with the mark of UTF-8, not cp1252; set encoding"):
+        rows_of(path, encoding="cp1252")
+
+
 @pytest.mark.parametrize(
     ("value", "read"), [("-1 ", None), (-1, None), (-1.0, None), (0.5, None), (1, 1), (-1.5, -1.5), (["-1"], ["-1"])]
 )
@@ -223,6 +231,23 @@ def test_a_bad_line_of_json_is_left_out_and_named(tmp_path, line):
     assert [row["text"] for _, row in rows_of(path, on_problem=problems.append)] == ["😀", "\\u0000"]
     assert len(problems) == 1
     assert problems[0].startswith(f"{path}:2: ")
+
+
+def test_numbers_of_32_bits_keep_their_digits_in_files_and_frames(tmp_path):
+    kind = pyarrow.float32()
+    values = [0.1, None, 1e10]
+    nested = pyarrow.struct({"x": pyarrow.list_(kind)})
+    table = pyarrow.table({"n": pyarrow.array(values, kind), "o": pyarrow.array([{"x": [0.7]}, None, None], nested)})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    rows = [row for _, row in rows_of(tmp_path / "x.parquet")]
+    assert rows == [{"n": 0.1, "o": {"x": [0.7]}}, {"n": None, "o": None}, {"n": 1e10, "o": None}]
+    types = {field.name: field.type for field in table.schema}
+    with table_writer(tmp_path / "y.parquet", table.column_names, types) as write_rows:
+        write_rows(rows)
+    assert pyarrow.parquet.read_table(tmp_path / "y.parquet").equals(table)
+    for dtype in ("float32", "Float32"):
+        frame = pandas.DataFrame({"n": pandas.Series(values, dtype=dtype)})
+        assert [row["n"] for _, row in table_of(frame).rows] == values
 
 
 def test_a_parquet_file_in_several_row_groups(tmp_path):
@@ -265,6 +290,13 @@ def test_one_file_may_have_all_splits(tmp_path, name):
         assert [row["text"] for _, row in found] == [row["text"] for row in rows if str(row["split"]) == split]
 
 
+def test_rows_whose_split_is_nearly_the_name_of_one_are_not_left_out_in_silence(tmp_path, caplog):
+    values = [" dev", "Dev", None, "train", "DEV"]
+    path = write(tmp_path, contents(".jsonl", [{"text": "a", "split": value} for value in values]), "x.jsonl")
+    assert len(list(open_table(RowsFrom(str(path), "dev")).rows)) == 1
+    assert caplog.messages == [f'{path}: rows with "", "DEV", "Dev" in column split do not belong to "dev"']
+
+
 # Spreadsheets, and small files that claim much.
 
 
@@ -286,6 +318,16 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
     assert labels == ["a", "4", "0.5", "n/a", "True", ""]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
         open_table(RowsFrom(str(write(tmp_path, "text,label\n", "y.xlsx"))))
+
+
+def test_a_date_of_a_workbook_has_no_time(tmp_path):
+    day = datetime.datetime(2024, 1, 5)
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(["day", "began", "end"])
+    book.active.append([day.date(), day, day.replace(hour=13)])
+    book.save(tmp_path / "x.xlsx")
+    ((_, row),) = rows_of(tmp_path / "x.xlsx")
+    assert [*row.values()] == ["2024-01-05", "2024-01-05 00:00:00", "2024-01-05 13:00:00"]
 
 
 def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):

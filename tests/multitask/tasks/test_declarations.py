@@ -160,6 +160,7 @@ def test_a_field_without_effect_is_refused(tmp_path, field):
         ({"kind": ["classification"], "text": "q", "label": "c"}, "kind is ['classification']"),
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "labels": ["b", "a"]}, "labels are named by"),
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "thresholds": [0.5]}, "thresholds are [0.5]"),
+        ({"kind": "multilabel", "text": "q", "label": "a", "label_separator": ""}, 'label_separator is ""'),
         *(
             ({"kind": "regression", "text": "q", "label": "c", name: bounds}, f"{name} is [{bounds[0]:.1f}, ")
             for name, bounds in (("learned_range", [2, 1]), ("range", [1, 1 + 2**-40]), ("range", [0, 1e39]))

@@ -1,6 +1,7 @@
 """Losses, predictions and scores of every kind of task, against torch's own functions, slow loops and brute force."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from scipy.special import expit, logsumexp, softmax
 from scipy.stats import entropy, pearsonr
 from torch import Tensor, nn
 
+from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.models.prediction_heads import build_heads
 from multitask.models.settings import HeadsConfig
@@ -265,6 +267,23 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
     assert not declared("regression", metric="rmse").selects  # never on an error
     assert not declared("classification", ordinal=True, metric="mae").selects
     assert declared("classification", ordinal=True, metric="kappa").selects
+
+
+@pytest.mark.parametrize(
+    ("labels", "warned", "refused"),
+    [
+        ([1.7e9 + i for i in range(9999)], "1700000064 is 1700000000", "1700000000 to 1700009984, too close for fp32"),
+        ([1.7e9 + 128 * i for i in range(60)], "", "1700000000 to 1700007552, too close for fp32"),
+        ([2000 + i / 1000 for i in range(60)], "", ""),
+        ([0.1, 0.1], "", "are 0.1; nothing to learn"),
+    ],
+)
+def test_labels_that_fp32_cannot_tell_apart_are_not_called_equal(labels, warned, refused, caplog):
+    task = declared("regression")
+    training = examples(task.encode_labels(labels)[0])
+    assert [warned in message for message in caplog.messages] == [True] * bool(warned)
+    with pytest.raises(InputError, match=refused) if refused else nullcontext():
+        task.learned(training)
 
 
 def test_a_task_may_have_the_name_of_an_attribute_of_modules():

@@ -182,6 +182,14 @@ def test_one_and_several_labels_are_shown_as_their_tasks_say(model, tmp_path):
     assert {"tags_probability_first", "tags_probability_second"} < row.keys()
 
 
+def test_labels_that_contain_the_sign_between_labels_are_told_apart(tmp_path):
+    rows = [("a", "b"), ("a|b", "c"), ()]
+    with table_writer(tmp_path / "o.csv", ["tags"]) as write_rows:
+        write_rows([{"tags": row} for row in rows])
+    written = [row["tags"] for row in csv.DictReader((tmp_path / "o.csv").open())]
+    assert written == ["a|b", '["a|b", "c"]', ""]
+
+
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv"])
 def test_a_carriage_return_in_a_text_ends_no_row(model, tmp_path, name):
     texts = ["one\rtwo", "\r", "a\r\n", "b\r\nc"]
@@ -374,14 +382,12 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
 
 
 def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
-    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "flag": True, "nothing": None}
-    write(tmp_path / "i.jsonl", [{"question": "Who?", **nested}])
+    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "nothing": None}
+    write(tmp_path / "i.jsonl", [{"question": "Who?", "flag": True, **nested}])
     predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv")
     (row,) = read(tmp_path / "o.csv")
-    assert {name: json.loads(row[name]) for name in ("list", "object", "flag")} == {
-        name: nested[name] for name in ("list", "object", "flag")
-    }
-    assert row["nothing"] == ""
+    assert {name: json.loads(row[name]) for name in ("list", "object")} == {n: nested[n] for n in ("list", "object")}
+    assert (row["nothing"], row["flag"]) == ("", "True")  # the name that such a label has
     numbers = [{"question": "Who?", "price": float("nan"), "parts": [1.5, float("nan")]}]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(numbers), tmp_path / "i.parquet")
     predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.jsonl")
@@ -508,12 +514,13 @@ def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
         ),
         ({"k": 1}, {"k": 2.0}, {"k": 2.75}),
         (5, 6.0, 19.99),
+        (0.5, 1.0, True),
         (datetime.date(2020, 1, 1), None, datetime.datetime(2020, 1, 1, 5, 6)),
     ],
 )
 def test_what_the_type_of_the_first_rows_cannot_hold_is_not_lost(tmp_path, first, second, last):
     lost = pytest.raises(
-        InputError, match=r"meta has a value that the type of the first rows \((int|struct|date).*; write"
+        InputError, match=r"meta has a value that the type of the first rows \((int|double|struct|date).*; write"
     )
     with lost, table_writer(tmp_path / "o.parquet", ["meta"]) as write:
         write([{"meta": first}])
