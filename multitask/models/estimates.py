@@ -69,8 +69,9 @@ def located(task: Task, declared: Task) -> Task:
     if isinstance(task, Labelled) and isinstance(declared, Labelled):
         if declared.names not in ((), task.names):
             raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
-        # Labels may be declared as numbers.
-        labels = {"aliases": declared.aliases, "labels": declared.labels or task.labels}
+        of_files = ("aliases", "label_separator", "empty")
+        labels = {name: getattr(declared, name) for name in of_files if hasattr(declared, name)}
+        labels["labels"] = declared.labels or task.labels  # which may be declared as numbers
     if isinstance(task, Regression) and isinstance(declared, Regression) and declared.range not in (None, task.bounds):
         raise declared.problem(f"range is {list(declared.bounds)}; the model has {list(task.bounds)}")
     return replace(task, files=declared.files, **labels)

@@ -252,6 +252,14 @@ def test_files_of_a_task_are_read_as_they_are_declared_now():
     assert located(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
 
 
+def test_several_labels_are_read_as_their_files_are_written_now():
+    task = replace(declared_tasks()["tags"], label_separator="|", empty="none")
+    declared = replace(task, label_separator=";", empty=None, aliases={"x": "a"}, labels=(), thresholds=())
+    found = located(task, declared)
+    assert found == replace(declared, labels=("a", "b"), thresholds=task.thresholds)
+    assert [found.labels_from({"tags": text}) for text in ("x;b", "")] == [("a", "b"), None]
+
+
 def test_a_model_of_another_range_is_refused():
     task = declared_tasks()["stars"]
     assert located(task, replace(task, range=None)).range == task.range
