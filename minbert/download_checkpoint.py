@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import hashlib
 import importlib.util
 import re
 import time
@@ -16,7 +15,7 @@ import huggingface_hub  # imports its parts when they are used
 
 from minbert.config import BertConfig
 from minbert.errors import InputError, OtherArchitectureError, did_you_mean
-from minbert.files import FULL, read_json, sha256_of_file
+from minbert.files import FULL, has_checksum, read_json, sha256_of_file
 
 if TYPE_CHECKING:
     import huggingface_hub.errors  # noqa: TC004 - every function of the hub imports it
@@ -217,7 +216,9 @@ def _download(name: str, file: str, revision: str | None) -> Path | None:
         raise
     except huggingface_hub.errors.EntryNotFoundError:
         return None
-    if not (isinstance(cached, str) and path.samefile(cached)) and not _as_named(blob := path.resolve()):
+    blob = path.resolve()  # whose name is its checksum; a name of some mirror of the hub cannot be checked
+    known = (isinstance(cached, str) and path.samefile(cached)) or len(blob.name) not in (40, 64)
+    if not known and not has_checksum(blob, blob.name):
         blob.unlink()  # a later call would take it from the cache
         raise InputError(f"{name}: {file} was damaged on its way from the hub; run the same command again")
     return path
@@ -240,19 +241,6 @@ def _size(name: str, file: str, revision: str | None) -> int:
         except Exception:  # of httpx or requests, as the version of huggingface_hub has it
             continue
     raise huggingface_hub.errors.LocalEntryNotFoundError(f"{url} cannot be reached")
-
-
-def _as_named(blob: Path) -> bool:
-    """Whether a file of the cache has the bytes that its name tells: the SHA-256, or git's SHA-1 of a small file.
-
-    A file with another name, as some mirrors of the hub give, cannot be checked.
-    """
-    if len(blob.name) == 64:
-        return sha256_of_file(blob) == blob.name
-    if len(blob.name) == 40:
-        content = blob.read_bytes()
-        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob.name
-    return True
 
 
 @contextlib.contextmanager

@@ -202,6 +202,14 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def has_checksum(path: Path, expected: str) -> bool:
+    """Whether a file has this SHA-256 (64 hex digits), or is the blob that git gives this SHA-1 (40 hex digits)."""
+    if len(expected) == 64:
+        return sha256_of_file(path) == expected
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == expected
+
+
 @contextmanager
 def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
     """Yield a path to write to, in a temporary folder next to `path`.

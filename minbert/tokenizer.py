@@ -120,17 +120,10 @@ class Tokenizer:
         """Token ids of each sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
         return [np.array(encoding.ids, np.int32) for encoding in self._encode(sentences, max_length)]
 
-    def encode_pairs(
-        self, first: Sequence[str], second: Sequence[str], max_length: int | None = None
-    ) -> tuple[list[Ids], list[Ids]]:
-        """Token ids and types of joint encodings `[CLS] a [SEP] b [SEP]`; the longer sentence is cut first."""
-        encoded = self.encode_and_count(list(zip(first, second, strict=True)), max_length)
-        return encoded.ids, encoded.types
-
     def encode_and_count(
         self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None, long: Long = "head"
     ) -> Encoded:
-        """Encode sentences, or pairs jointly, and count those that are too long or cannot be read.
+        """Encode sentences, or pairs as `[CLS] a [SEP] b [SEP]`, and count those too long or that cannot be read.
 
         Windows of a sentence, each with specials of its own, are laid end to end; all but the last have `max_length`
         tokens. The longer sentence of a pair is cut first.

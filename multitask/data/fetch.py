@@ -1,6 +1,5 @@
 """Bring data to the user: published data sets with checksums, and the bundled sample."""
 
-import hashlib
 import logging
 import shutil
 import time
@@ -16,7 +15,7 @@ from urllib.request import urlopen
 from tqdm import tqdm
 
 from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, atomic_folder, sha256_of_file
+from minbert.files import atomic_file, atomic_folder, has_checksum
 
 logger = logging.getLogger("multitask")
 ATTEMPTS = 5
@@ -31,7 +30,7 @@ class PublishedFile:
     terms: str  # of use of the data set
     file: str  # name in the destination folder
     url: str  # at a fixed revision
-    checksum: str  # hex digits of the SHA-256 (64), or of git's blob id (40)
+    checksum: str  # see `has_checksum`
 
 
 def load_sources(names: Sequence[str] = ()) -> list[PublishedFile]:
@@ -72,17 +71,10 @@ def fetch(
 def _is_present(source: PublishedFile, path: Path) -> bool:
     if not path.exists():
         return False
-    if not _has_checksum(path, source.checksum):
+    if not has_checksum(path, source.checksum):
         raise InputError(f"{path}: this file is not the published one; move it away or fetch into another folder")
     logger.info("%s: already there", path)
     return True
-
-
-def _has_checksum(path: Path, expected: str) -> bool:
-    if len(expected) == 64:
-        return sha256_of_file(path) == expected
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == expected
 
 
 def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_seconds: float) -> None:
@@ -95,7 +87,7 @@ def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_s
                     total = int(response.headers.get("Content-Length") or 0) or None
                     with tqdm.wrapattr(file, "write", total, desc=source.file, disable=None) as out:
                         shutil.copyfileobj(response, out)
-                if not _has_checksum(temporary, source.checksum):
+                if not has_checksum(temporary, source.checksum):
                     received = f"{temporary.stat().st_size:,} bytes"
                     raise ConnectionError(f"the {received} received are not the published file {source.checksum}")
             return

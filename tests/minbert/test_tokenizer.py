@@ -121,7 +121,7 @@ def test_pairs_are_cut_as_transformers_cuts_them(both, first, second, max_length
     ours, theirs = both
     pair = [" ".join(first)], [" ".join(second)]
     expected = theirs(*pair, truncation="longest_first", max_length=max_length)
-    ids, types = ours.encode_pairs(*pair, max_length)
+    ids, types, *_ = ours.encode_and_count([*zip(*pair, strict=True)], max_length)
     assert ids[0].tolist() == expected["input_ids"][0]
     assert types[0].tolist() == expected.get("token_type_ids", [[0] * len(ids[0])])[0]
 
@@ -163,8 +163,8 @@ def test_without_the_middle_the_first_quarter_and_the_tail_are_read(ours, first,
     while sum(lefts) > max_length - 3:  # of a pair, the longer text gives a word away, one by one
         lefts[0 if lefts[0] > lefts[1] else 1] -= 1
     parts = [" ".join(without_middle(text, left)) for text, left in zip(words, lefts, strict=True)]
-    pair, wanted = ours.encode_and_count([(a, b)], max_length, "middle"), ours.encode_pairs(*([part] for part in parts))
-    assert (pair.ids[0].tolist(), pair.types[0].tolist()) == (wanted[0][0].tolist(), wanted[1][0].tolist())
+    pair, wanted = ours.encode_and_count([(a, b)], max_length, "middle"), ours.encode_and_count([tuple(parts)])
+    assert (pair.ids[0].tolist(), pair.types[0].tolist()) == (wanted.ids[0].tolist(), wanted.types[0].tolist())
     assert pair.cut == (first + second > max_length - 3)
 
 
@@ -183,13 +183,13 @@ def test_an_impossible_length_is_refused(ours, max_length):
 
 def test_pairs_need_room_for_a_token(both):
     ours, _ = both
-    specials = len(ours.encode_pairs([""], [""])[0][0])
+    specials = len(ours.encode_and_count([("", "")]).ids[0])
     for length in range(3, specials + 1):
         with pytest.raises(
             InputError, match=f"max_length is {length}; pairs as one input need at least {specials + 1}"
         ):
-            ours.encode_pairs(["a dog"], ["a cat"], length)
-    assert len(ours.encode_pairs(["a dog"], ["a cat"], specials + 1)[0][0]) == specials + 1
+            ours.encode_and_count([("a dog", "a cat")], length)
+    assert len(ours.encode_and_count([("a dog", "a cat")], specials + 1).ids[0]) == specials + 1
 
 
 def test_other_ways_to_read_a_long_text_are_refused(ours):
@@ -294,7 +294,7 @@ def test_of_a_huge_text_without_its_middle_both_ends_are_read_and_windows_refuse
     pair, (kept,) = ours.encode_and_count([(text, "film")], 23, "middle"), ours.encode(["dog " * 5 + "cat " * 15])
     single = ours.encode_and_count([text], 22, "middle")
     assert (single.ids[0].tolist(), single.cut, pair.cut) == (kept.tolist(), 1, 1)
-    expected = ours.encode_pairs(["dog " * 5 + "cat " * 14], ["film"])[0][0]
+    expected = ours.encode_and_count([("dog " * 5 + "cat " * 14, "film")]).ids[0]
     assert pair.ids[0].tolist() == expected.tolist()
     with pytest.raises(InputError, match=r"^long is windows, but the text 'dog .*'… has 6,600 characters; expected at"):
         ours.encode_and_count(["dog", text], 22, "windows")
@@ -361,7 +361,7 @@ def test_transformers_reads_the_same_tokenizer(family, tokenizer, sentences, tmp
     texts = [*sentences[:50], "", "ÉCOLE 中文 ##a", " two  spaces "]
     assert [ids.tolist() for ids in tokenizer.encode(texts)] == theirs(texts)["input_ids"]
     first, second = [text[:20] for text in texts[:5]], [text[:20] for text in texts[5:10]]
-    ids, types = tokenizer.encode_pairs(first, second)
+    ids, types, *_ = tokenizer.encode_and_count([*zip(first, second, strict=True)])
     pairs = theirs(first, second)
     assert [row.tolist() for row in ids] == pairs["input_ids"]
     assert ("token_type_ids" in pairs) == (family == "bert")

@@ -74,7 +74,7 @@ def assert_same(folder: Path, elsewhere: Path) -> None:
     """Ids and types are transformers', also those of a saved copy in both libraries."""
     ours, theirs = load_tokenizer(str(folder)), AutoTokenizer.from_pretrained(folder)
     assert [ids.tolist() for ids in ours.encode(TEXTS)] == theirs(TEXTS)["input_ids"]
-    assert ours.encode_pairs(TEXTS[:1], TEXTS[1:2])[0][0].tolist() == theirs(*TEXTS[:2])["input_ids"]
+    assert ours.encode_and_count([(TEXTS[0], TEXTS[1])]).ids[0].tolist() == theirs(*TEXTS[:2])["input_ids"]
     assert (ours.pad_token_id, ours.mask_token_id) == (theirs.pad_token_id, theirs.mask_token_id)
     assert set(theirs.all_special_ids) <= set(ours.special_ids)
     ours.save(elsewhere)

@@ -43,7 +43,7 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, ma
     types = [np.zeros(len(row)) for row in expected]
     whole = [*tokenizer.lengths(TEXTS)[0], *tokenizer.lengths(SECOND)[0]]
     if joint:
-        encoded, kinds = tokenizer.encode_pairs(TEXTS, SECOND, max_length)
+        encoded, kinds, *_ = tokenizer.encode_and_count([*zip(TEXTS, SECOND, strict=True)], max_length)
         assert {0, 1} == {int(kind) for row in kinds for kind in row}
         expected, types, lengths = [encoded[i] for i in ROWS], [kinds[i] for i in ROWS], list(map(len, encoded))
         whole = [a + b - 1 for a, b in zip(whole[:4], whole[4:], strict=True)]  # one [CLS]

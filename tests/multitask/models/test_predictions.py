@@ -41,7 +41,7 @@ def slow_outputs(model: MultitaskModel, task: str, row) -> torch.Tensor:
     """One row alone through the padded encoder, pooling by hand, and the head."""
     texts = (row,) if isinstance(row, str) else row
     if len(texts) == 2 and model.reads_jointly(task):
-        ids, types = model.encoder.tokenizer.encode_pairs([texts[0]], [texts[1]])
+        ids, types, *_ = model.encoder.tokenizer.encode_and_count([tuple(texts)])
     else:
         ids = model.encoder.tokenizer.encode(list(texts))
         types = [np.zeros_like(sequence) for sequence in ids]

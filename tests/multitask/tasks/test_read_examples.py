@@ -148,16 +148,6 @@ def test_labels_are_the_text_that_is_written_in_every_format(tmp_path, caplog):
         read(tmp_path / "z.parquet", topic(id="i"))
 
 
-def test_numbers_that_are_not_text_have_no_point_if_they_are_whole(tmp_path):
-    """Columns of whole numbers with a missing cell are floats, as pandas writes them."""
-    frame = pandas.DataFrame({"q": ["a", "b", "c", "d"], "c": [1, 2, None, 1.5]})
-    frame.to_parquet(tmp_path / "x.parquet")
-    frame.to_json(json_path := tmp_path / "x.jsonl", orient="records", lines=True)
-    frame.to_csv(csv_path := tmp_path / "x.csv", index=False)
-    assert [read(path, topic()).classes for path in (tmp_path / "x.parquet", json_path)] == [("1", "1.5", "2")] * 2
-    assert read(csv_path, topic()).classes == ("1.0", "1.5", "2.0")  # there, they are text
-
-
 @pytest.mark.parametrize("kind", ["classification", "multilabel"])
 def test_labels_declared_as_numbers_stand_for_text_that_is_this_number(tmp_path, kind):
     path = write(tmp_path, "q,c\n" + "".join(f"q{value},{value}\n" for value in ("1", "1.0", "01", "2.50", "one")))
