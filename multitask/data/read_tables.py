@@ -263,7 +263,7 @@ def _parquet(path: Path, *_: object) -> OpenTable:
             for batch in file.iter_batches(rows_per_batch):
                 size += sum(map(_bytes_of, batch.columns))
                 refuse_expansion(path, size)
-                yield batch.cast(in_text).cast(in_float64).to_pylist()
+                yield _rows_of_arrow(batch)
 
     with damage():
         metadata = read_or_refuse(path, pyarrow.parquet.read_metadata)
@@ -280,8 +280,6 @@ def _parquet(path: Path, *_: object) -> OpenTable:
         ]
         schema = pyarrow.parquet.read_schema(path)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
-        # 0.1 as the nearest number of 32 bits would be 0.10000000149011612.
-        in_text, in_float64 = (_with_float32(file.schema_arrow, kind) for kind in (pyarrow.string(), pyarrow.float64()))
     rows = enumerate(chain.from_iterable(batches()), start=1)
     return OpenTable(str(path), tuple(schema.names), rows, by_line=False, schema=schema, examples=[_fields_of(schema)])
 
@@ -291,6 +289,15 @@ def _fields_of(schema: Any) -> FileRow:
     import pyarrow
 
     return {field.name: _fields_of(field.type) if pyarrow.types.is_struct(field.type) else "" for field in schema}
+
+
+def _rows_of_arrow(table: Any) -> list[FileRow]:
+    """The rows of an Arrow table. Numbers of 32 bits keep their digits: 0.1 would be 0.10000000149011612."""
+    import pyarrow
+
+    in_text, in_float64 = (_with_float32(table.schema, kind) for kind in (pyarrow.string(), pyarrow.float64()))
+    rows: list[FileRow] = table.cast(in_text).cast(in_float64).to_pylist()
+    return rows
 
 
 def _with_float32(kind: Any, other: Any) -> Any:
@@ -395,7 +402,8 @@ FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {
 def _hub_table(source: RowsFrom) -> OpenTable:
     """Class numbers become the names that the data set declares."""
     data = source.data_set()
-    rows = enumerate((_with_class_names(dict(data.features), row) for row in data), start=1)
+    read = chain.from_iterable(map(_rows_of_arrow, data.with_format("arrow").iter(ROWS_PER_BATCH)))
+    rows = enumerate((_with_class_names(dict(data.features), row) for row in read), start=1)
     examples = [_fields_of(data.features.arrow_schema)]
     return OpenTable(str(source), tuple(data.column_names), rows, by_line=False, examples=examples)
 

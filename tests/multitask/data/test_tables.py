@@ -423,9 +423,13 @@ def saved(tmp_path):
     datasets = pytest.importorskip("datasets")
     kind = datasets.ClassLabel(names=["HUM", "LOC"])
     kinds = {"text": datasets.Value("string"), "type": kind, "all": datasets.List(kind), "in": {"type": kind}}
+    kinds["score"] = datasets.Value("float32")
     splits = {
         name: datasets.Dataset.from_list(
-            [{"text": f"{name} {i}", "type": n, "all": [n, 1], "in": {"type": n}} for i, n in enumerate(types)],
+            [
+                {"text": f"{name} {i}", "type": n, "all": [n, 1], "in": {"type": n}, "score": 3.8}
+                for i, n in enumerate(types)
+            ],
             datasets.Features(kinds),
         )
         for name, types in {"train": [1, 0, 1], "validation": [-1, 0]}.items()
@@ -438,9 +442,9 @@ def saved(tmp_path):
 def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
     table = open_table(RowsFrom(f"hf:{saved / 'all'}", "train"), Format(missing=("n/a",)))
     assert table.format.field("n/a") is None
-    assert table.columns == ("text", "type", "all", "in")
+    assert table.columns == ("text", "type", "all", "in", "score")
     assert [tuple(row.values()) for _, row in table.rows] == [
-        (f"train {i}", name, [name, "LOC"], {"type": name}) for i, name in enumerate(("LOC", "HUM", "LOC"))
+        (f"train {i}", name, [name, "LOC"], {"type": name}, 3.8) for i, name in enumerate(("LOC", "HUM", "LOC"))
     ]
     unknown = [row["type"] for _, row in open_table(RowsFrom(f"hf:{saved / 'all'}", "validation")).rows]
     assert unknown == [None, "HUM"]  # -1 says that the label is not known
