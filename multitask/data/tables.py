@@ -83,10 +83,11 @@ class Format:
             raise InputError(f"encoding is {quote(self.encoding)}; expected one such as utf-8 or cp1252") from None
 
     def field(self, value: Any) -> Any:
-        """A field of a row; None if it counts as empty. What JSON does not have is the text that csv has."""
+        """A field of a row; None if it counts as empty, as NaN does. What JSON does not have is the text of csv."""
         if isinstance(value, date | time | timedelta | Decimal):
             value = str(value)
-        return None if isinstance(value, str | int | float) and as_text(value).strip() in self.missing else value
+        missing = isinstance(value, str | int | float) and as_text(value).strip() in self.missing
+        return None if missing or value != value else value
 
     def label_field(self, value: Any) -> Any:
         """A label's field, with a decimal point if it is a number with this decimal mark."""

@@ -1,6 +1,5 @@
 """Texts of a model's inputs: a column, or columns and fixed words, as in `{subject}. {body}` or `query: {text}`."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,8 +45,6 @@ class Template:
         values = []
         for column in self.columns:
             value = file_format.field(value_of(row, column))
-            if isinstance(value, float) and math.isnan(value):
-                value = None
             if isinstance(value, int | float) and len(self.columns) > 1:  # whole ones as csv has them
                 value = as_text(value)
             if not isinstance(value, str | None):

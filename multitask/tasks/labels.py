@@ -84,7 +84,7 @@ def flag(value: Any) -> bool | None:
 
 def number(value: Any) -> float | None:
     """A finite number; NaN of anything else; None if the value is blank. (`float` would also take `nan` and `1_0`.)"""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None:
         return None
     if isinstance(value, str):
         text = value.strip()
@@ -107,7 +107,7 @@ def parts(value: Any, separator: str) -> list[str] | None:
             listed = json.loads(text, **as_written) if text.startswith("[") else text.split(separator)
         except (ValueError, RecursionError):
             raise ValueError(f"expected names with {separator} between them, or a JSON list") from None
-    elif value is None or value != value:  # NaN
+    elif value is None:
         return None
     else:
         listed = value if isinstance(value, list) else [value]

@@ -5,6 +5,7 @@ import datetime
 import gzip
 import io
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,8 @@ def test_the_mark_of_utf_8_and_another_encoding_contradict_each_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "read"), [("-1 ", None), (-1, None), (-1.0, None), (0.5, None), (1, 1), (-1.5, -1.5), (["-1"], ["-1"])]
+    ("value", "read"),
+    [("-1 ", None), (-1, None), (-1.0, None), (0.5, None), (math.nan, None), (1, 1), (-1.5, -1.5), (["-1"], ["-1"])],
 )
 def test_a_number_is_missing_if_its_text_in_csv_is(value, read):
     assert Format(missing=("-1", "0.5")).field(value) == read
