@@ -166,6 +166,10 @@ class Labelled(Task):
         aliases = {label_name(alias): label_name(label) for alias, label in self.aliases.items()}
         if None in aliases or None in aliases.values():
             raise InputError("aliases have an empty name; expected names of labels")
+        if both := [label for label in aliases.values() if aliases.get(label, label) != label]:
+            raise InputError(
+                f"aliases have {quote(both[0])} as a label and as another name of one; expected labels alone"
+            )
         object.__setattr__(self, "aliases", aliases)
         if isinstance(self.class_weights, tuple) and not names:
             raise InputError("class_weights need labels, which say the order of the classes")

@@ -134,7 +134,13 @@ def test_sources(tmp_path):
         *('name = "other"', "weight = true", "weight = nan", "weight = inf", 'weight = ""', "id = 3", "quotes = 1"),
         *("labels = [[1], [2]]", 'labels = ["a", " "]', "labels = [1, nan]", 'class_weights = "balance"'),
         *("temperature = 0.0", 'metric = ["accuracy"]', 'separator = ""', "separator = '\"'", "dev = 3", 'dev = ""'),
-        *('encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }', "skip_rows = 9999999999"),
+        *(
+            'encoding = "latin9000"',
+            'decimal = ";"',
+            'aliases = { a = " " }',
+            'aliases = { a = "b", b = "c" }',
+            "skip_rows = 9999999999",
+        ),
         *('dev.splits = "b"', "dev.file = 1", 'dev = "a\\u0000b"', "dev_share = 2024-01-01", "dev_share = 1.0"),
     ],
 )
