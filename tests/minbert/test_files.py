@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -186,7 +187,9 @@ def test_arrays_that_are_damaged_or_missing_are_one_line(tmp_path):
     assert list(read_arrays(path, "other")) == ["other"]
     with pytest.raises(InputError, match=r"damaged .*label is not a file"):
         read_arrays(path, "labels", "label")
-    for damaged in (whole[:30], b"", bytes(len(whole)), whole[:60] + b"x" + whole[61:]):
+    np.save(array := BytesIO(), np.ones(3))
+    others = (np.array([None]).dumps(), array.getvalue())
+    for damaged in (whole[:30], b"", bytes(len(whole)), whole[:60] + b"x" + whole[61:], b"PK" + whole[40:], *others):
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"predictions\.npz: damaged .*; delete it and run"):
             read_arrays(path)
