@@ -180,13 +180,13 @@ class TextCounts:
 
     def warn(self, source: object, remedy: str = "") -> None:
         """Log a warning of each kind if there are any, and begin anew; the remedy is for texts that are too long."""
-        for (long, length), (too_long, texts) in self.long.items():
+        counted, self.long = self.long, {}  # first: another thread may count while warnings are written
+        for (long, length), (too_long, texts) in counted.items():
             if too_long:
                 logger.warning("%s: %s%s", source, TOO_LONG[long].format(too_long, texts, length), remedy)
         if self.unread:
             logger.warning("%s: %s", source, str(self))
         self.texts = self.unread = 0
-        self.long = {}
 
 
 def warn_of_tokens(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -106,9 +107,16 @@ def compute_in_batches(
     return everything
 
 
+_lock = Lock()
+_running: list[int] = []
+"""For each call that runs, in any thread, how many threads torch had before the first of them."""
+
+
 def _in_threads(work: Callable[[], Computed], threads: int, give_up: Callable[[], None]) -> Computed:
     """The results of all threads. If one fails or is interrupted, the others stop after their current batch."""
-    before = torch.get_num_threads()
+    with _lock:
+        before = _running[0] if _running else torch.get_num_threads()
+        _running.append(before)
     try:
         if threads == 1:  # starting a thread takes longer than computing one sentence
             torch.set_num_threads(1)
@@ -121,4 +129,5 @@ def _in_threads(work: Callable[[], Computed], threads: int, give_up: Callable[[]
                 give_up()
             return [result for future in futures for result in future.result()]
     finally:
-        torch.set_num_threads(before)  # the setting also holds for threads that are started later
+        with _lock:
+            torch.set_num_threads(_running.pop())  # the setting also holds for threads that are started later

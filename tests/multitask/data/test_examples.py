@@ -13,6 +13,7 @@ from multitask.data import markup
 from multitask.data.examples import (
     Examples,
     LabelledData,
+    TextCounts,
     batches_by_tokens,
     batches_of_similar_length,
     drawn_rows,
@@ -210,6 +211,16 @@ def test_a_name_without_braces_is_a_column_and_a_brace_alone_is_refused():
     for written in ("{", "query: }", "{}", "{a {b}"):
         with pytest.raises(InputError, match=r"expected \{COLUMN\}, and \{\{ or \}\} for a brace itself"):
             template(written)
+
+
+def test_texts_that_another_thread_counts_while_a_warning_is_written_are_in_the_next_one(monkeypatch, caplog):
+    counts = TextCounts()
+    counts.add_long(9, 1, 8, "head")
+    with monkeypatch.context() as patch:
+        patch.setattr("multitask.data.examples.logger.warning", lambda *_: counts.add_long(7, 2, 16, "head"))
+        counts.warn("texts")
+    counts.warn("texts")
+    assert "2 of 7" in caplog.text
 
 
 # Text for LaTeX is plain ASCII with every special sign escaped.

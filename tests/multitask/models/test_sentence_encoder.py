@@ -249,6 +249,33 @@ def test_a_single_batch_has_one_thread_too_and_starts_none(two_threads):
     assert torch.get_num_threads() == 2
 
 
+def test_calls_in_two_threads_leave_the_number_of_threads_as_set(two_threads):
+    """The second call begins and ends within the first, then after it: torch's setting is one of the whole process."""
+    begun, go_on = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)]
+
+    def call(number: int) -> None:
+        def compute(rows: np.ndarray) -> torch.Tensor:
+            begun[number].set()
+            go_on[number].wait(60)
+            return torch.zeros(len(rows))
+
+        compute_in_batches(np.ones(2, np.int64), compute, resolve_runtime("cpu", "fp32"))
+
+    for first_to_end in (1, 0):
+        callers = []
+        for number, event in enumerate(begun):
+            callers.append(threading.Thread(target=call, args=(number,)))
+            callers[-1].start()
+            event.wait(60)
+        for number in (first_to_end, 1 - first_to_end):
+            go_on[number].set()
+            callers[number].join()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
+        for event in (*begun, *go_on):
+            event.clear()
+
+
 def test_an_interrupt_ends_all_threads(two_threads):
     started, computed = threading.Event(), []
 
