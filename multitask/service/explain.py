@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
@@ -99,17 +100,19 @@ def integrated_gradients(
     ids, blank, types, owners = _tokens(model, texts, task)
     device, embeddings = model.encoder.runtime.device, model.encoder.bert.embeddings
     row, baseline = (embeddings.word(part.to(device)).detach() for part in (ids, blank))
+    # RoBERTa's positions do not count padding tokens, which a text may contain.
+    padding = np.zeros(len(ids), np.bool_) if embeddings.uncounted is None else (ids == embeddings.uncounted).numpy()
     places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
     total = torch.zeros_like(row)
     at_once = max(1, TOKENS_PER_BATCH[device.type] // len(ids))
     for share, weight in zip((places + 0.5).split(at_once), weights.split(at_once), strict=True):
         points = baseline + share[:, None, None] * (row - baseline)
         with torch.enable_grad():
-            numbers = _numbers_of_embeddings(model, task, number, types, points)
+            numbers = _numbers_of_embeddings(model, task, number, types, padding, points)
             (gradients,) = torch.autograd.grad(numbers @ weight.double(), embeddings.word.weight)
         total += gradients.view_as(points).sum(dim=0)
     with torch.no_grad():
-        ends = _numbers_of_embeddings(model, task, number, types, torch.stack([row, baseline])).tolist()
+        ends = _numbers_of_embeddings(model, task, number, types, padding, torch.stack([row, baseline])).tolist()
     effects: list[float | None] = [None] * len(words_of(texts))
     for value, word in zip((total * (row - baseline)).double().sum(dim=1).tolist(), owners, strict=True):
         if word >= 0:
@@ -155,16 +158,27 @@ def _tokens(
 
 
 def _numbers_of_embeddings(
-    model: MultitaskModel, task: str, number: str, types: list[list[int]], embeddings: Tensor
+    model: MultitaskModel,
+    task: str,
+    number: str,
+    types: list[list[int]],
+    padding: NDArray[np.bool_],
+    embeddings: Tensor,
 ) -> Tensor:
-    """A number of the prediction for copies of a row with other word embeddings [copies, tokens, hidden]."""
+    """A number of the prediction for copies of a row with other word embeddings [copies, tokens, hidden].
+
+    `padding` are the tokens [tokens] that positions do not count.
+    """
     copies, tokens, _ = embeddings.shape
     # The embeddings take the place of the word table, and their row numbers the place of token ids.
-    ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
+    rows = np.arange(copies * tokens).reshape(copies, tokens)
+    rows[:, padding] = uncounted = int(padding.argmax())  # which all have one embedding
+    ids = np.split(rows, np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
     model.encoder.bert.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
-    model.encoder.bert.embeddings.uncounted = None  # a row number is no token id
-    outputs = model.head(task, model.encoder.embed(*sequences))
+    model.encoder.bert.embeddings.uncounted = uncounted if padding.any() else None
+    with model.encoder.runtime.autocast():  # as predictions are computed
+        outputs = model.head(task, model.encoder.embed(*sequences))
     declared, shown = model.tasks[task], model.tasks[task].readable(outputs.double())
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown
 

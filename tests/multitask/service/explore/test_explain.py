@@ -8,6 +8,7 @@ import torch
 
 from minbert.errors import InputError
 from multitask.base.choices_with_parameters import parameters
+from multitask.base.device import resolve_runtime
 from multitask.base.random_streams import generator
 from multitask.evaluation.gradient_probe import probe, probe_checkpoint
 from multitask.models.multitask_model import MultitaskModel
@@ -78,11 +79,15 @@ def test_by_occlusion_effects_are_differences_of_predictions(whole, partial, num
 
 
 @pytest.mark.parametrize(
-    ("texts", "uncounted"), [([TEXT], None), (PAIR, None), (PAIR, 4)], ids=["one", "pair", "RoBERTa"]
+    ("texts", "roberta"),
+    [([TEXT], False), (PAIR, False), (PAIR, True), (["Two [PAD] dogs run.", "[PAD] The [PAD] band plays."], True)],
+    ids=["one", "pair", "RoBERTa", "RoBERTa with padding in the text"],
 )
-def test_integrated_gradients_add_up_to_the_difference_from_the_baseline(model, texts, uncounted):
+def test_integrated_gradients_add_up_to_the_difference_from_the_baseline(model, texts, roberta):
     model = copy.deepcopy(model)
-    model.encoder.bert.embeddings.uncounted = uncounted  # RoBERTa's positions leave out an id that no text has here
+    if roberta:  # its positions do not count padding tokens
+        model.encoder.bert.embeddings.uncounted = model.encoder.tokenizer.pad_token_id
+        model.encoder.bert.embeddings.position_offset = 1
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     predictions, found = attribute(model, texts)
     assert len(found) == (3 if len(texts) == 1 else 2)
@@ -97,6 +102,19 @@ def test_integrated_gradients_add_up_to_the_difference_from_the_baseline(model, 
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     coarse = attribute(model, texts, steps=1)[1]
     assert max(abs(sum(each.words) - each.ends[0] + each.ends[1]) for each in coarse.values()) > 0.01
+
+
+def test_integrated_gradients_of_weights_in_bf16_explain_the_prediction(model, monkeypatch):
+    """As on a GPU; on a processor other layers take the place of linear ones, which have no gradients."""
+    monkeypatch.setattr("multitask.models.sentence_encoder.processor_has_bf16", lambda: False)
+    rounded = copy.deepcopy(model).on(resolve_runtime("cpu", "bf16"), keep_layers=False)
+    predictions, found = attribute(rounded, [TEXT], steps=50)
+    for task in ("mood", "stars"):
+        row, baseline = found[task].ends
+        (prediction,) = predictions[task]
+        value = prediction.value if prediction.value is not None else prediction.probabilities[prediction.label]
+        assert row == pytest.approx(value, abs=1e-6)
+        assert sum(found[task].words) == pytest.approx(row - baseline, abs=0.05)
 
 
 def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):
