@@ -99,6 +99,14 @@ def resolve_pooling(pooling: Pooling, folder: Path, unknown: PoolingMethod = "cl
     return "mean" if stored == ("mean",) else "cls" if stored else unknown
 
 
+def stored_prompts(folder: Path) -> dict[str, str]:
+    """What a folder of sentence-transformers puts in front of texts, by their kind, such as `query`; no empty ones."""
+    path = folder / "config_sentence_transformers.json"
+    found = read_json(path, dict).get("prompts") if path.is_file() else None
+    prompts = found if isinstance(found, dict) else {}
+    return {str(kind): words for kind, words in prompts.items() if isinstance(words, str) and words}
+
+
 def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
     """Write the file that `stored_pooling` reads, in the format that every version of sentence-transformers knows."""
     settings = {

@@ -29,6 +29,7 @@ from multitask.base.progress import RowsDone, no_progress
 from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData, RowNumbers, TextCounts
+from multitask.data.messages import listed, logger, quote
 from multitask.models.compute_in_batches import (
     PoolingMethod,
     check_dimensions,
@@ -36,7 +37,7 @@ from multitask.models.compute_in_batches import (
     pool,
     texts_to_embed,
 )
-from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, write_pooling
+from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, stored_prompts, write_pooling
 from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
 from multitask.models.settings import Pooling
 from multitask.models.transformers_model import TransformersModel
@@ -347,4 +348,7 @@ def load_encoder(
         folder = resolve(str(name), revision, with_weights=False)
         if (reason := further_modules(folder)) is not None:
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
+        if prompts := stored_prompts(folder):
+            each = listed(f"{kind} {quote(words)}" for kind, words in prompts.items())
+            logger.info("%s: no prompts are added to texts; this model has %s (--column or `prompt`)", name, each)
     return SentenceEncoder.load(name, revision, pooling, device, precision)

@@ -18,7 +18,7 @@ from minbert.files import atomic_folder, read_json, write_json, write_text
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
-from multitask.models.model_folder import write_pooling
+from multitask.models.model_folder import stored_prompts, write_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 
 logger = logging.getLogger("multitask")
@@ -100,7 +100,11 @@ def export_sentence_transformers(
         )
         write_json(
             temporary / "config_sentence_transformers.json",
-            {"similarity_fn_name": "cosine", "prompts": {}, "default_prompt_name": None},
+            {
+                "similarity_fn_name": "cosine",
+                "prompts": stored_prompts(Path(encoder.name)),
+                "default_prompt_name": None,
+            },
         )
         write_text(temporary / "README.md", card)
 

@@ -72,8 +72,9 @@ HEADS = [
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
 def encoder(request, tiny_encoder, tmp_path_factory) -> SentenceEncoder:
-    """The second one keeps capitals, with one more special token."""
+    """With a prompt; the second one keeps capitals, with one more special token."""
     folder = shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("encoder") / "start")
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {"query": "a man ", "document": ""}})
     if request.param == "cls":
         write_json(folder / "tokenizer_config.json", {"do_lower_case": False, "additional_special_tokens": ["##n"]})
     loaded = SentenceEncoder.load(folder, pooling=request.param, **EXACT)
@@ -103,7 +104,7 @@ def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
 
 
 @pytest.mark.parametrize("normalize", [False, True], ids=["raw", "normalised"])
-def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize):
+def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize, caplog):
     from sentence_transformers import SentenceTransformer
 
     export_sentence_transformers(encoder, tmp_path / "out", "# A card\n", normalize, NOTHING)
@@ -111,9 +112,13 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     assert (theirs.max_seq_length, theirs.similarity_fn_name) == (24, "cosine")
     ours = encoder.encode(SENTENCES, normalize=normalize)
     np.testing.assert_allclose(theirs.encode(SENTENCES), ours, atol=1e-5)
+    with_prompt = encoder.encode(SENTENCES, normalize=normalize, prompt="a man {text}")
+    np.testing.assert_allclose(theirs.encode_query(SENTENCES)[2:], with_prompt[2:], atol=1e-5)
     assert (tmp_path / "out" / "README.md").read_text() == "# A card\n"
     assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
+    caplog.set_level("INFO")
     back = load_encoder(tmp_path / "out", **EXACT)
+    assert 'no prompts are added to texts; this model has query "a man "' in caplog.text
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
 
