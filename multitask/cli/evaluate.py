@@ -169,7 +169,9 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
         task = task.reading(options.text) if options.text else task
         task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
         declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
-        file_format = declared.file_format.of_form(suffixes(options.input)[0])
+        own = declared.file_format
+        own = replace(own, separator=options.separator or own.separator)
+        file_format = own.of_form(own.form_read(suffixes(options.input)[0]))
         file_format = replace(file_format, separator=options.separator or file_format.separator)
         source = RowsFrom(str(options.input), format=file_format)
         found[task.name] = model.tokenised(task.name, read_examples(task, source, labelled=True))

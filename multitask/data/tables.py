@@ -102,10 +102,19 @@ class Format:
             return Format(**{n: getattr(self, n) for n in (*LABEL_SETTINGS, *TYPED[form]) if n != "encoding"})
         return replace(self, sheet=None, separator=None if form == ".tsv" else self.separator)
 
+    def form_read(self, form: str) -> str:
+        """How a file of this suffix is read: a text file with a separator is delimited, as one of no known suffix."""
+        return "" if form == ".txt" and self.separator else form
+
     def idle(self, form: str) -> list[str]:
         """What is set, but means nothing to files of a format, given as a suffix."""
-        typed = form in TYPED and not (form == ".txt" and self.separator)
-        return [n for n in self.changed() if (n not in (*LABEL_SETTINGS, *TYPED[form]) if typed else n == "sheet")]
+        meant = TYPED.get(self.form_read(form))
+        return [n for n in self.changed() if (n == "sheet" if meant is None else n not in (*LABEL_SETTINGS, *meant))]
+
+    def meant_for(self, form: str) -> "Format":
+        """What means something to files of a format, given as a suffix."""
+        idle = self.idle(form)
+        return Format(**{name: value for name, value in self.changed().items() if name not in idle})
 
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""

@@ -152,7 +152,10 @@ class Task(ABC):
         if self.prediction_file is not None:
             return Format()
         train, own = self.files.train, self.files.format
-        return own if train is None else (train.format or own).of_form(train.form)
+        if train is None:
+            return own
+        own = train.format or own
+        return own.of_form(own.form_read(train.form))
 
     @property
     @abstractmethod

@@ -72,8 +72,9 @@ def predict_file(
     """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
 
     `tasks` are all tasks of the model whose columns the file has if none are named. A text file has a sentence a line,
-    or the two of a pair with a tab between them. `-` stands for standard input, whose format is the suffix `form`, and
-    output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or as those of
+    or the two of a pair with a tab between them; or it is a table: with a `separator`, or if it begins with the
+    columns' names and the tasks' own files have a separator. `-` stands for standard input, whose format is the suffix
+    `form`, and output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or as those of
     the same tasks in `declared`; `separator` is what separates its fields, if it is another one. `probabilities` adds a
     column for each class, too; names of added columns begin with `prefix`. Returns the number of rows. Raises
     InputError for no such task, a missing column, a value that is not text, or an added column that the file has.
@@ -81,10 +82,14 @@ def predict_file(
     check_output(output)
     named = tasks_for(model, None, tasks)
     form = form if str(source) == "-" else suffixes(source)[0]
-    formats = {name: (declared or model.tasks)[name].file_format.of_form(form) for name in named}
+    formats = {name: (declared or model.tasks)[name].file_format for name in named}
+    reads = {name: _read(model.tasks[name], columns) for name in named}
+    if form == ".txt" and (separator or any(_begins_as_table(source, formats[name], reads[name]) for name in named)):
+        form = ""
+    formats = {name: own.of_form(form) for name, own in formats.items()}
     file_format = _common_format(list(formats.values()))
     file_format = replace(file_format, separator=separator or file_format.separator)
-    place, lines = STANDARD_INPUT if str(source) == "-" else str(source), form == ".txt" and not file_format.separator
+    place, lines = STANDARD_INPUT if str(source) == "-" else str(source), form == ".txt"
     pairs = lines and all(model.tasks[name].pair for name in named)
     read = partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form)
     table = read()
@@ -117,6 +122,17 @@ def predict_file(
     table.warn("predicted", "with an empty text", sorted(empty))
     model.encoder.counts.warn(table.name)
     return count
+
+
+def _begins_as_table(source: Path, own: Format, texts: Sequence[Template]) -> bool:
+    """Whether a text file begins with the columns' names, as a table with the separator of a task's own files does."""
+    if not own.separator or not source.is_file():
+        return False
+    try:
+        table = open_table(RowsFrom(str(source)), own.of_form(""))
+    except InputError:  # sentences may be in another encoding
+        return False
+    return all(table.has(column) for made in texts for column in made.columns)
 
 
 def _common_format(formats: Sequence[Format]) -> Format:

@@ -465,32 +465,35 @@ def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder,
         assert list(answers["topic"]) == [p.label for p in loaded.predict("topic", ["Who?", "Why?"])]
 
 
-def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, caplog):
+@pytest.mark.parametrize("suffix", [".csv", ".txt"])
+def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, caplog, suffix):
     """The format is the one that spreadsheets write in much of Europe."""
     written = 'encoding = "cp1252"\ndecimal = ","\nmissing = ["n/a"]\nseparator = ";"\n'
-    (tmp_path / "tasks.toml").write_text(declaration("topic", "classification", "type", written))
+    topic = declaration("topic", "classification", "type", written).replace(".csv", suffix)
+    (tmp_path / "tasks.toml").write_text(topic)
     whole = model_of_every_kind(tiny_encoder)
     whole.save(tmp_path / "plain")
     declared = replace(load_tasks(tmp_path / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
     MultitaskModel(whole.encoder, {"topic": declared}, whole.heads_config).save(tmp_path / "model")
-    (tmp_path / "new.csv").write_text("question;type\nCaf\u00e9?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
-    (tmp_path / "new.txt").write_text("Caf\u00e9; Tee?\n", encoding="utf-8")
+    (tmp_path / f"new{suffix}").write_text("question;type\nCaf\u00e9?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
+    (tmp_path / "lines.txt").write_text("Caf\u00e9; question?\n", encoding="utf-8")
 
     def run(command: str, model: str, source: str, output: str, *more: str) -> int:
         files = ["--model", tmp_path / model, "--input", tmp_path / source, "--output", tmp_path / output]
         return main([command, *map(str, files), *more, *FP32])
 
-    assert run("predict", "model", "new.csv", "o.jsonl") == 0
+    assert run("predict", "model", f"new{suffix}", "o.jsonl") == 0
     assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Caf\u00e9?", "n/a", "Why?"]
     assert "predicted 1 row with an empty text (line 3)" in caplog.text
-    assert run("evaluate", "model", "new.csv", "s.json") == 0
+    assert run("evaluate", "model", f"new{suffix}", "s.json") == 0
     assert "left out 1 row without a label or a sentence (line 3)" in caplog.text
     for command, output in (("predict", "o.csv"), ("evaluate", "of-plain.json")):
-        assert run(command, "plain", "new.csv", output, "--task", "topic") == 2
+        if (command, suffix) != ("predict", ".txt"):  # which are sentences then
+            assert run(command, "plain", f"new{suffix}", output, "--task", "topic") == 2
         tasks = str(tmp_path / "tasks.toml")
-        assert run(command, "plain", "new.csv", output, "--task", "topic", "--tasks-file", tasks) == 0
-    assert run("predict", "model", "new.txt", "o.jsonl") == 0  # only delimited text is like the training rows
-    assert read(tmp_path / "o.jsonl")[0]["text"] == "Caf\u00e9; Tee?"
+        assert run(command, "plain", f"new{suffix}", output, "--task", "topic", "--tasks-file", tasks) == 0
+    assert run("predict", "model", "lines.txt", "o.jsonl") == 0  # without the columns' names, a line is a sentence
+    assert read(tmp_path / "o.jsonl")[0]["text"] == "Caf\u00e9; question?"
 
 
 def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
