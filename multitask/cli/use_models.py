@@ -287,14 +287,14 @@ def mine(options: Mine) -> None:
     """Find negatives and write; print what was written."""
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
-    from multitask.use.mine import COLUMNS, WITHOUT_WORDS, index_of, mined_rows, negatives_of, read_pairs
+    from multitask.use.mine import COLUMNS, WITHOUT_WORDS, formats_of, index_of, mined_rows, negatives_of, read_pairs
 
     check_output(options.output)
-    pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, options.file_format)
+    of_pairs, of_corpus = formats_of(options.pairs, options.corpus, options.column, options.file_format)
+    pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, of_pairs)
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     columns, count, written = COLUMNS[options.format], 0, options.text or WITHOUT_WORDS
-    of_corpus = options.corpus, options.column, options.output, options.file_format
-    with index_of(encoder, pairs, *of_corpus, written) as corpus:
+    with index_of(encoder, pairs, options.corpus, options.column, options.output, of_corpus, written) as corpus:
         negatives = negatives_of(encoder, pairs, corpus, options, same_meaning, written)
         having = sum(map(bool, negatives.values()))
         if not having:

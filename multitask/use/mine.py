@@ -28,7 +28,7 @@ from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import RowNumbers
 from multitask.data.messages import listed, logger
 from multitask.data.read_tables import open_pairs, open_table
-from multitask.data.tables import Format, RowsFrom
+from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import in_words, prompt_of, template, texts_of_rows, with_content
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
@@ -44,6 +44,22 @@ PositivePairs = Sequence[tuple[str, ...]]
 """Anchors and positives: sentences with the same meaning, without the words that a template has around them."""
 WITHOUT_WORDS = ("text", "text")
 """Templates of anchors and of positives without such words."""
+
+
+def formats_of(pairs: str, corpus: Path | None, column: str | None, written: Format) -> tuple[Format, Format]:
+    """How the pairs and the corpus are written: each is written as far as that means something to its format.
+
+    The lines of a text file have no separator. Raises InputError for what means nothing to either.
+    """
+    of_pairs = Format() if pairs in PAIRED else written.meant_for(RowsFrom(pairs).form)
+    of_corpus = Format()
+    if corpus is not None and corpus.suffix != ".npy":
+        form = suffixes(corpus)[0] or ".txt"
+        own = replace(written, separator=None) if form == ".txt" and column is None else written
+        of_corpus = own.meant_for(form)
+    if idle := written.changed().keys() - of_pairs.changed().keys() - of_corpus.changed().keys():
+        raise InputError(f"neither the pairs nor the corpus has {listed(sorted(idle))}, being of another format")
+    return of_pairs, of_corpus
 
 
 def read_pairs(
@@ -89,7 +105,7 @@ def index_of(
     file_format: Format,
     written: Sequence[str] = WITHOUT_WORDS,
 ) -> Iterator[Index]:
-    """The embeddings of a corpus: an .npy file, a text file or table of a format, or all sentences of the pairs.
+    """The embeddings of a corpus: an .npy file, a text file or table of its format, or all sentences of the pairs.
 
     The latter are written into a folder next to the output, which is removed at the end. They stand in the words of the
     positives; `written` are the templates of anchors and positives.
@@ -104,16 +120,8 @@ def index_of(
             column = with_content(written[1], "text")
             with table_writer(corpus, ["text"]) as write:
                 write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
-        of_lines = replace(file_format, separator=None)  # which is that of the pairs
-        embed_file(
-            encoder,
-            corpus,
-            Path(folder, "corpus.npy"),
-            column,
-            normalize=True,
-            file_format=file_format if column else of_lines,
-        )
-        yield Index.open(Path(folder, "corpus.npy"), encoder)
+        embed_file(encoder, corpus, made := Path(folder, "corpus.npy"), column, normalize=True, file_format=file_format)
+        yield Index.open(made, encoder)
 
 
 def negatives_of(

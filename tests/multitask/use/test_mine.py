@@ -1,9 +1,11 @@
 """Mined negatives equal those of slow loops over all texts, and those of sentence-transformers."""
 
 import re
+from contextlib import nullcontext
 from hashlib import sha256
 from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from multitask.data.tables import Format
 from multitask.use import mine as module
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
-from multitask.use.mine import choose_negatives, index_of, mined_rows, negatives_of, read_pairs
+from multitask.use.mine import choose_negatives, formats_of, index_of, mined_rows, negatives_of, read_pairs
 
 WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue", "old", "new"], repeat=2)]
 
@@ -208,6 +210,26 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data, caplog):
     assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written)[0] == [("é", "b. c")]
     for column, corpus in ((None, ["A;B", "é"]), ("p: {A}", ["p: é"])):  # lines have no separator
         text = "A;B\né;x\n" if column else "A;B\né\n"
-        (tmp_path / "lines.txt").write_text(text, encoding="cp1252")
-        with index_of(Stub(), [("a", "b")], tmp_path / "lines.txt", column, tmp_path / "o.csv", written) as index:
+        (lines := tmp_path / "lines.txt").write_text(text, encoding="cp1252")
+        of_corpus = formats_of("t.csv", lines, column, written)[1]
+        with index_of(Stub(), [("a", "b")], lines, column, tmp_path / "o.csv", of_corpus) as index:
             assert list(index.texts()) == corpus
+
+
+@pytest.mark.parametrize(
+    ("pairs", "corpus", "of_pairs", "of_corpus"),
+    [
+        ("p.xlsx", "c.csv", {"sheet": "S", "skip_rows": 2}, {"quotes": False, "encoding": "cp1252", "skip_rows": 2}),
+        ("p.xlsx", "c.npy", {"sheet": "S", "skip_rows": 2}, None),
+        ("p.csv", "c.xlsx", {"quotes": False, "encoding": "cp1252", "skip_rows": 2}, {"sheet": "S", "skip_rows": 2}),
+        ("quora", "c.txt", {}, None),
+        ("quora", None, {}, None),
+    ],
+)
+def test_options_of_a_format_are_for_the_files_that_have_it(pairs, corpus, of_pairs, of_corpus):
+    """Where neither file has one, the options are refused."""
+    written = Format(sheet="S", quotes=False, encoding="cp1252", skip_rows=2)
+    refused = pytest.raises(InputError, match=r"neither the pairs nor the corpus has (quotes|encoding|skip_rows), ")
+    with refused if of_corpus is None else nullcontext():
+        found = formats_of(pairs, None if corpus is None else Path(corpus), "t", written)
+        assert found == (Format(**of_pairs), Format(**of_corpus))
