@@ -35,7 +35,7 @@ from multitask.service.explain import (
     without_labels,
     words_of,
 )
-from multitask.service.explorer import MOST_POINTS, ExploredSet, Explorer, Method, csv_of
+from multitask.service.explorer import MOST_POINTS, ExploredSet, Explorer, Method, csv_of, rounded
 from multitask.service.routes import answer_in_time, check_texts, service_of
 from multitask.service.served_model import MOST_FIELDS
 from multitask.tasks.labels import class_order
@@ -360,7 +360,7 @@ def _colours(labels: Iterable[str]) -> dict[str, str]:
 def _environment() -> Environment:
     loader = PackageLoader("multitask", "service")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"shown": _shown, "largest": _largest}
+    environment.filters |= {"shown": _shown, "rounded": rounded, "largest": _largest}
     return environment
 
 

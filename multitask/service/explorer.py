@@ -1,5 +1,6 @@
 """What the explorer shows of dev sets: a map of their sentences, and the rows that models get wrong."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,13 +17,14 @@ from sklearn.decomposition import PCA
 
 from minbert.errors import InputError, install_with
 from multitask.data.examples import Examples
+from multitask.data.tables import as_text
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of, text_headers
 from multitask.models.estimates import estimate, located, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service.batching import QueueFull
 from multitask.tasks.declarations import default_tasks, load_tasks
-from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.kinds import Classification, MultiLabel, Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
@@ -142,7 +144,7 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
             "row": range(len(labels)) if examples.numbers is None else examples.numbers,
             "texts": list(zip(*examples.sentences, strict=True)),
             "gold": _shown(task, labels),
-            "predicted": _shown(task, decided),
+            "predicted": [rounded(task, v) for v in decided] if isinstance(task, Regression) else _shown(task, decided),
             "confidence": confidence,
             "error": errors.astype(np.float64),
         }
@@ -150,11 +152,17 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
 
 
 def _shown(task: Task, labels: NDArray[Any]) -> list[str]:
-    """Labels or predictions as people read them: names, and numbers with four digits."""
+    """Labels or decisions as people read them: names, and numbers as files have them."""
     if isinstance(task, MultiLabel):
         return ["|".join(compress(task.shown_names.values(), row)) for row in labels]
     names = task.shown_names if isinstance(task, Labelled) else {}
-    return [names[label] if isinstance(label, str) else f"{label:.4g}" for label in written(task, labels)]
+    return [names[label] if isinstance(label, str) else as_text(label) for label in written(task, labels)]
+
+
+def rounded(task: Regression, value: float) -> str:
+    """A predicted number with four digits of the task's range."""
+    low, high = task.bounds
+    return as_text(round(float(value), max(0, 3 - math.floor(math.log10(high - low)))))
 
 
 def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:

@@ -114,6 +114,21 @@ def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
     assert found.predicted.tolist() == found.gold.tolist() == ["about films", "about films|about food", ""]
 
 
+@pytest.mark.parametrize(
+    ("bounds", "labels", "predicted"),
+    [
+        ((0, 1e6), ["123456", "123457.5"], ["500000", "123457"]),
+        ((1, 5), ["4.25", "3"], ["3", "1.494"]),
+        ((0, 0.01), ["0.0025", "0.01"], ["0.005", "0.00123"]),
+    ],
+)
+def test_numbers_are_shown_as_in_the_file_and_predicted_ones_with_four_digits(bounds, labels, predicted):
+    task = task_of("price", {"kind": "regression", "text": ["s"], "label": "l", "range": bounds})
+    examples = Examples((["a", "b"],), np.array(labels, np.float32), (), None, "file")
+    found = dev_rows(task, np.array([0.5, 0.123457]), examples)
+    assert (found.gold.tolist(), found.predicted.tolist()) == (labels, predicted)
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1", "'=1", "＝1"])
 def test_no_text_of_a_file_is_a_formula(text):
     row = {"row": 7, "texts": (text, 'a "quoted", one'), "gold": text, "predicted": text}
