@@ -74,10 +74,11 @@ def predict_file(
     `tasks` are all tasks of the model whose columns the file has if none are named. A text file has a sentence a line,
     or the two of a pair with a tab between them; or it is a table: with a `separator`, or if it begins with the
     columns' names and the tasks' own files have a separator. `-` stands for standard input, whose format is the suffix
-    `form`, and output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or as those of
-    the same tasks in `declared`; `separator` is what separates its fields, if it is another one. `probabilities` adds a
-    column for each class, too; names of added columns begin with `prefix`. Returns the number of rows. Raises
-    InputError for no such task, a missing column, a value that is not text, or an added column that the file has.
+    `form`, and output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or
+    as those of the same tasks in `declared`; `separator` is what separates its fields, if it is another one.
+    `probabilities` adds a column for each class, too; names of added columns begin with `prefix`. Returns the number of
+    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
+    file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
