@@ -241,12 +241,13 @@ def mined_rows(
     written: Sequence[str] = WITHOUT_WORDS,
 ) -> Iterator[tuple[object, ...]]:
     """The rows to write, in the order of the pairs: each pair with each negative of its anchor; or all pairs and, after
-    the first pair of an anchor, its negatives, with labels.
+    the first pair of an anchor, its negatives, with labels. Texts have no line breaks, so that trainings can read them.
     """
     found = corpus.texts_of({row for rows in negatives.values() for row in rows})
     left = dict(negatives)
     anchors = hash_sentences(anchor for anchor, _ in pairs).tolist()
-    for key, (anchor, positive) in zip(anchors, _in_words(pairs, written), strict=True):
+    for key, texts in zip(anchors, _in_words(pairs, written), strict=True):
+        anchor, positive = (" ".join(text.split()) for text in texts)
         if form == "pairs":
             yield anchor, positive, 1
         for row in negatives[key] if form == "triplets" else left.pop(key, ()):
