@@ -31,5 +31,7 @@ class HardNegatives:
     def __post_init__(self) -> None:
         if len(self.ranks) != 2 or not 0 <= self.ranks[0] < self.ranks[1]:
             raise InputError(f"ranks are {self.ranks}; expected two numbers, the second larger, such as 10 50")
+        if self.seed and self.sampling == "first":
+            raise InputError(f"seed is {self.seed}, but nothing is drawn; it is for sampling random")
         if self.negatives > (most := self.ranks[1] - self.ranks[0]):
             raise InputError(f"negatives is {self.negatives}; expected at most {most}, the number of ranks")
