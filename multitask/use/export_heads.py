@@ -25,6 +25,7 @@ from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import Columns, MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
 from multitask.tasks.labels import Labelled
+from multitask.tasks.scores import score_text
 from multitask.tasks.task import Task
 from multitask.use.export import (
     CHECKED,
@@ -99,11 +100,15 @@ def export_onnx_with_heads(
             _quantise(path)
             sizes.append(path.stat().st_size / 1e6)
             if scores is not None:
-                after = _scores(model.tasks, temporary, examples).tasks
-                table = [[n, f"{s:.4f}", f"{after[n]:.4f}", f"{s - after[n]:+.4f}"] for n, s in scores.tasks.items()]
-                report += [aligned([["task", "fp32", "int8", "loss"], *table])]
+                report.append(loss_table(scores.tasks, _scores(model.tasks, temporary, examples).tasks))
                 report += [f"{MODEL}: {sizes[0]:.1f} MB in fp32, {sizes[1]:.1f} MB in int8"]
     return "\n".join(report)
+
+
+def loss_table(fp32: Mapping[str, float], int8: Mapping[str, float]) -> str:
+    """The tasks' scores with both weights, which are NaN where they are undefined."""
+    rows = [[n, score_text(s), score_text(int8[n]), score_text(s - int8[n], "+.4f")] for n, s in fp32.items()]
+    return aligned([["task", "fp32", "int8", "loss"], *rows])
 
 
 def heads_description(model: MultitaskModel) -> dict[str, Any]:

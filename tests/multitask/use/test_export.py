@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -39,7 +40,7 @@ from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task, TaskFiles
 from multitask.use import export, export_heads
 from multitask.use.export import export_onnx, export_sentence_transformers, export_transformers
-from multitask.use.export_heads import export_onnx_with_heads
+from multitask.use.export_heads import export_onnx_with_heads, loss_table
 from tests.conftest import ROOT
 from tests.multitask.evaluation.folder import write
 
@@ -427,6 +428,10 @@ def test_int8_is_smaller_and_its_score_is_that_of_its_predictions(course, small_
     scores = [np.mean(found.argmax(axis=1) == dev.labels) for found in (fp32, int8)]
     assert rows[0].split() == ["sentiment", *(f"{score:.4f}" for score in scores), f"{scores[0] - scores[1]:+.4f}"]
     assert 0 < np.abs(int8 - fp32).max() < 0.1
+
+
+def test_an_undefined_score_is_called_so():
+    assert loss_table({"stars": math.nan}, {"stars": 0.5}).split()[4:] == ["stars", "undefined", "0.5000", "undefined"]
 
 
 def test_no_file_of_an_export_names_folders_data_or_users(tiny_encoder, small_data, tmp_path):
