@@ -56,12 +56,10 @@ class Serve(Computing):
 def serve(options: Serve) -> None:
     """Serve until a signal stops it."""
     from multitask.service.app import LOOPBACK, create_app
-    from multitask.service.explore_routes import add_page
 
     token, models = access_token(options.token_file), _load(options.model, options, keep_layers=False)
     # Other sites' pages do not know the token, so with one the service may have any name.
     app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
-    add_page(app, {})
     if token is None and options.host not in LOOPBACK:
         logger.warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
@@ -96,7 +94,6 @@ class Explore(Computing, Data):
 def explore(options: Explore) -> None:
     """Serve the page until a signal stops it."""
     from multitask.service.app import LOOPBACK, create_app
-    from multitask.service.explore_routes import add_page
     from multitask.service.explorer import load_dev_sets
     from multitask.use.model_data import data_for
 
@@ -104,7 +101,6 @@ def explore(options: Explore) -> None:
     models = _load(
         [model for model in (options.model, options.compare) if model is not None], options, keep_layers=True
     )
-    app = create_app(models, Limits(), token, LOOPBACK)
     [model] = models_by_name([options.model]).values()
     named = options.tasks_file or options.data
     try:
@@ -114,7 +110,7 @@ def explore(options: Explore) -> None:
             raise
         logger.warning("the page has no dev sets: %s", error)
         dev_sets = {}
-    add_page(app, dev_sets)
+    app = create_app(models, Limits(), token, LOOPBACK, dev_sets)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -22,9 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minbert.errors import InputError
 from multitask.models.multitask_model import MultitaskModel
+from multitask.service import explore_routes, routes
 from multitask.service.batching import CountRequests, Metrics
+from multitask.service.explorer import ExploredSet, Explorer
 from multitask.service.limits import Limits
-from multitask.service.routes import router
 from multitask.service.served_model import ServedModel, Service, problem
 
 logger = logging.getLogger("multitask")
@@ -109,14 +110,16 @@ def create_app(
     limits: Limits,
     token: str | None = None,
     hosts: Sequence[str] | None = None,
+    dev_sets: Mapping[str, ExploredSet] | None = None,
 ) -> FastAPI:
     """The service as an ASGI application. Its models compute from the start to the end of its lifespan.
 
     The first of the models, which are in eval mode, is the default. With a `token` requests have to bear it. With
-    `hosts` they have to be for one of these host names, without ports.
+    `hosts` they have to be for one of these host names, without ports. Its page at `/` has the dev sets by task.
     """
     metrics = Metrics()
-    metrics.paths |= {route.path for route in router.routes if isinstance(route, APIRoute)}
+    both = (routes.router, explore_routes.router)
+    metrics.paths |= {path.path for router in both for path in router.routes if isinstance(path, APIRoute)}
     served = {name: ServedModel(name, model, limits, metrics) for name, model in models.items()}
 
     @asynccontextmanager
@@ -145,7 +148,9 @@ def create_app(
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError, InputError, Exception), _refused),
     )
     app.state.service = Service(served, limits, metrics)
-    app.include_router(router)
+    app.state.explorer = Explorer(models, dev_sets or {})
+    for router in both:
+        app.include_router(router)
     return app
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Query, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pandas import DataFrame
@@ -226,14 +225,6 @@ VIEWS: dict[str, type[View]] = {
     "contrast": ContrastView,
     "errors": Errors,
 }
-
-
-def add_page(app: FastAPI, dev_sets: Mapping[str, ExploredSet]) -> None:
-    """Give a service its page at `/`, with these dev sets by task."""
-    models = {name: served.model for name, served in app.state.service.models.items()}
-    app.state.explorer = Explorer(models, dev_sets)
-    app.state.service.metrics.paths |= {route.path for route in router.routes if isinstance(route, APIRoute)}
-    app.include_router(router)
 
 
 async def _fields_of(request: Request) -> dict[str, str]:

@@ -9,7 +9,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +21,7 @@ from minbert.errors import InputError
 from multitask.cli.arguments import parse
 from multitask.cli.main import find_command, main
 from multitask.cli.serve import Serve, serve
+from multitask.models.multitask_model import MultitaskModel
 from multitask.service.app import create_app
 from multitask.service.limits import Limits
 from multitask.service.served_model import load_served
@@ -40,10 +44,14 @@ def count(url: str, path: str, status: int) -> float:
     return float(found[0]) if found else 0
 
 
-def hold(gated) -> None:
-    """Let the batch of the service's start pass; later batches wait at the gate."""
-    gated.batches.clear()
-    gated.gate.clear()
+@contextmanager
+def held(model: MultitaskModel, **limits: Any) -> Iterator[str]:
+    """The URL of a service whose batches wait at the gate; that of its start has passed."""
+    model.encoder.gate.set()
+    with served(create_app({"tiny": model}, Limits(**limits))) as url:
+        model.encoder.batches.clear()
+        model.encoder.gate.clear()
+        yield url
 
 
 async def ask(url: str, rows: list[str], path: str = "/v1/predict") -> httpx2.Response:
@@ -54,9 +62,7 @@ async def ask(url: str, rows: list[str], path: str = "/v1/predict") -> httpx2.Re
 def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others(gated_model, gated):
     """Twice what fits comes at once."""
     requests = [[f"time {number}", "good movie", "band " * number] for number in range(40)]
-    gated.gate.set()
-    with served(create_app({"tiny": gated_model}, Limits(texts=10, queue=60 * READS))) as url:
-        hold(gated)
+    with held(gated_model, texts=10, queue=60 * READS) as url:
 
         async def load() -> list[httpx2.Response]:
             first = asyncio.create_task(ask(url, ["time"]))
@@ -79,9 +85,7 @@ def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others
 
 
 def test_a_request_that_waits_too_long_is_answered_with_504(gated_model, gated):
-    gated.gate.set()
-    with served(create_app({"tiny": gated_model}, Limits(timeout=0.3))) as url:
-        hold(gated)
+    with held(gated_model, timeout=0.3) as url:
         answer = asyncio.run(ask(url, ["time"] * 9))
         assert (answer.status_code, answer.json()) == (504, {"error": "no answer after 0.3 s; the service is busy"})
         late = asyncio.run(ask(url, ["time"]))  # the first request is still in the works
@@ -104,9 +108,7 @@ def head(length: int) -> bytes:
 
 
 def test_the_texts_of_a_client_that_went_are_not_computed(gated_model, gated):
-    gated.gate.set()
-    with served(create_app({"tiny": gated_model}, Limits())) as url:
-        hold(gated)
+    with held(gated_model) as url:
         body = b'{"texts": ["time", "band"]}'
         with connect(url) as first, connect(url) as second:
             first.sendall(head(len(body)) + body)
@@ -120,19 +122,17 @@ def test_the_texts_of_a_client_that_went_are_not_computed(gated_model, gated):
 
 
 @pytest.mark.parametrize("length", [{}, {"Content-Length": "20000000"}], ids=["chunked", "known"])
-def test_a_too_large_body_is_read_before_the_answer(gated_model, gated, length):
+def test_a_too_large_body_is_read_before_the_answer(model, length):
     """urllib sends the whole body before it reads, and closes the connection."""
-    gated.gate.set()
-    with served(create_app({"tiny": gated_model}, Limits())) as url:
+    with served(create_app({"tiny": model}, Limits())) as url:
         body = (b" " * 100_000 for _ in range(200))
         request = urllib.request.Request(f"{url}/v1/embed", body, {"Content-Type": "application/json"} | length)
         with pytest.raises(urllib.error.HTTPError, match="413"):
             urllib.request.urlopen(request)
 
 
-def test_a_body_that_stops_half_way_is_no_failure(gated_model, gated):
-    gated.gate.set()
-    with served(create_app({"tiny": gated_model}, Limits())) as url:
+def test_a_body_that_stops_half_way_is_no_failure(model):
+    with served(create_app({"tiny": model}, Limits())) as url:
         with connect(url) as client:
             client.sendall(head(100) + b'{"texts"')
         assert asyncio.run(ask(url, ["time"])).status_code == 200

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from multitask.service.app import LOOPBACK, create_app
-from multitask.service.explore_routes import VIEWS, add_page
+from multitask.service.explore_routes import VIEWS
 from multitask.service.limits import Limits
 from tests.multitask.service.conftest import served
 
@@ -44,9 +44,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(models, dev_sets) -> Iterator[str]:
-    app = create_app(models, Limits(), token="sesame", hosts=LOOPBACK)
-    add_page(app, dev_sets)
-    with served(app) as address:
+    with served(create_app(models, Limits(), "sesame", LOOPBACK, dev_sets)) as address:
         yield address
 
 

@@ -20,7 +20,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.service.app import create_app
 from multitask.service.explain import dropout_views
-from multitask.service.explore_routes import VIEWS, add_page
+from multitask.service.explore_routes import VIEWS
 from multitask.service.explorer import load_dev_sets
 from multitask.service.limits import Limits
 
@@ -31,9 +31,7 @@ EVIL = "<img src=x onerror=\"document.title='hacked'\">"
 
 @pytest.fixture(scope="module")
 def client(models, dev_sets) -> Iterator[TestClient]:
-    app = create_app(models, Limits(texts=40, characters=200))
-    add_page(app, dev_sets)
-    with TestClient(app) as client:
+    with TestClient(create_app(models, Limits(texts=40, characters=200), dev_sets=dev_sets)) as client:
         yield client
 
 
@@ -80,9 +78,8 @@ def test_a_view_answers_with_its_examples_for_both_models_and_loads_nothing(clie
 )
 def test_the_page_opens_on_what_the_model_can_do(models, small_data, tasks, opens, with_dev_sets):
     model = bare(models["one"], {name: models["one"].tasks[name] for name in tasks})
-    app = create_app({"a": model}, Limits())
-    add_page(app, dev_sets := load_dev_sets({"a": model}, small_data, 20) if with_dev_sets else {})
-    with TestClient(app) as client:
+    dev_sets = load_dev_sets({"a": model}, small_data, 20) if with_dev_sets else {}
+    with TestClient(create_app({"a": model}, Limits(), dev_sets=dev_sets)) as client:
         page = client.get("/")
         offered = re.findall(r'href="\?view=(\w+)', page.text.partition("</nav>")[0])
         assert all(client.get("/", params={"view": view}).status_code == 200 for view in offered)
@@ -244,19 +241,16 @@ def test_other_sites_make_nothing_compute(client):
 def test_the_file_of_a_task_has_its_name(models, dev_sets):
     """RFC 5987: a header has only Latin letters."""
     task = replace(models["one"].tasks["sentiment"], name="日本")
-    app = create_app({"one": bare(models["one"], {"日本": task})}, Limits())
-    add_page(app, {"日本": dev_sets["sentiment"]})
-    with TestClient(app) as client:
+    own = {"one": bare(models["one"], {"日本": task})}
+    with TestClient(create_app(own, Limits(), dev_sets={"日本": dev_sets["sentiment"]})) as client:
         file = client.get("/explore/errors.csv", params={"task": "日本", "model": "one"})
     assert file.status_code == 200
     name = file.headers["content-disposition"].partition("filename*=UTF-8''")[2]
     assert unquote(name) == "日本-dev.csv"
 
 
-def test_a_browser_asks_for_the_token_as_a_password(models, dev_sets):
-    app = create_app(models, Limits(), token="sesame")
-    add_page(app, dev_sets)
-    with TestClient(app) as client:
+def test_a_browser_asks_for_the_token_as_a_password(models):
+    with TestClient(create_app(models, Limits(), token="sesame")) as client:
         for path in ("/", "/explore/errors.csv"):
             assert client.get(path).status_code == 401
         assert client.get("/").headers["www-authenticate"] == "Basic"
@@ -272,9 +266,7 @@ def test_layers_without_gradients_are_asked_for_none(models):
     """`serve` has them."""
     model = copy.deepcopy(models["one"])
     model.encoder.model = Bf16Model(model.encoder.model)
-    app = create_app({"a": model}, Limits())
-    add_page(app, {})
-    with TestClient(app) as client:
+    with TestClient(create_app({"a": model}, Limits())) as client:
         page = client.get("/").text
         assert re.findall(r'href="\?view=(\w+)', page.partition("</nav>")[0]) == ["predict", "neighbours"]
         assert "integrated" not in page
@@ -284,9 +276,8 @@ def test_layers_without_gradients_are_asked_for_none(models):
 
 
 def test_an_encoder_without_tasks_has_neighbours_and_contrasts(models, small_data):
-    app = create_app({"bare": (model := bare(models["one"]))}, Limits())
-    add_page(app, load_dev_sets({"bare": model}, small_data, 10))
-    with TestClient(app) as client:
+    own = {"bare": bare(models["one"])}
+    with TestClient(create_app(own, Limits(), dev_sets=load_dev_sets(own, small_data, 10))) as client:
         ask(client, "neighbours", query="a", task="paraphrase")
         ask(client, "contrast", sentences=LINES)
         assert "no tasks" in ask(client, "predict", first="a")
