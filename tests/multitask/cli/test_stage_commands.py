@@ -130,12 +130,15 @@ def arguments(encoder: Path, data: Path) -> list[str]:
     return ["explore", "--model", f"tiny={encoder}", "--data", str(data), "--rows", "5", "--device", "cpu"]
 
 
-def test_a_browser_is_opened_at_its_address(tiny_encoder, small_data, listening, opened):
-    assert main([*arguments(tiny_encoder, small_data), "--port", "0"]) == 0
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_browser_is_opened_at_its_address_if_wanted(tiny_encoder, small_data, listening, opened, caplog, wanted):
+    caplog.set_level("INFO")
+    assert main([*arguments(tiny_encoder, small_data), "--port", "0", *["--no-browser"] * (not wanted)]) == 0
     ((host, port),) = listening
     assert host == "127.0.0.1"
-    eventually(lambda: bool(opened))
-    assert opened == [f"http://127.0.0.1:{port}/"]
+    assert f"http://127.0.0.1:{port}/ (Ctrl-C stops)" in caplog.text
+    eventually(lambda: len(opened) == wanted)
+    assert opened == [f"http://127.0.0.1:{port}/"] * wanted
 
 
 def test_without_its_data_a_model_is_shown_without_dev_sets(tiny_encoder, listening, tmp_path, monkeypatch, caplog):
@@ -145,13 +148,6 @@ def test_without_its_data_a_model_is_shown_without_dev_sets(tiny_encoder, listen
     assert "the page has no dev sets: data/sample/ids-sst-dev.csv: no such file" in caplog.text
     assert len(listening) == 1
     assert main([*command, "--data", "data/sample"]) == 2  # what is asked for must be there
-
-
-def test_no_browser_is_opened_if_not_wanted(tiny_encoder, small_data, listening, opened, caplog):
-    caplog.set_level("INFO")
-    assert main([*arguments(tiny_encoder, small_data), "--port", "0", "--no-browser"]) == 0
-    assert f"http://127.0.0.1:{listening[0][1]}/ (Ctrl-C stops)" in caplog.text
-    assert opened == []
 
 
 def test_a_taken_port_is_an_error_before_a_browser_is_opened(tiny_encoder, small_data, listening, opened, capsys):

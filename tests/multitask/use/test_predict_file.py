@@ -74,6 +74,17 @@ def read(path):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.fixture
+def predicted(model, tmp_path):
+    """Predicts a file in the test's folder, and reads what was written."""
+
+    def rows(tasks, source, output="o.csv", *more, **named):
+        predict_file(model, tasks, tmp_path / source, tmp_path / output, *more, **named)
+        return read(tmp_path / output)
+
+    return rows
+
+
 @pytest.mark.parametrize(
     ("source", "output"),
     [
@@ -111,33 +122,28 @@ def test_the_same_predictions_are_the_same_bytes_at_any_time(model, tmp_path, ou
     assert found[0] == found[1]
 
 
-def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path, caplog):
-    (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
-    predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv")
-    assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Who made it?", "Why?"]
-    assert [row["topic"] for row in read(tmp_path / "o.csv")] == [
-        p.label for p in model.predict("topic", ["Who made it?", "Why?"])
-    ]
+def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path, predicted, caplog):
+    texts = ["Who made it?", "Why?"]
+    (tmp_path / "i.txt").write_text("\n".join(texts))
+    labels = [prediction.label for prediction in model.predict("topic", texts)]
+    assert [(row["text"], row["topic"]) for row in predicted(["topic"], "i.txt")] == [*zip(texts, labels, strict=True)]
     (tmp_path / "i.txt").write_text("a film\ta movie\n\tone side is empty\r\nthe other one is\t\n")
-    predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv")
-    found = [(row["sentence1"], row["sentence2"]) for row in read(tmp_path / "o.csv")]
+    found = [(row["sentence1"], row["sentence2"]) for row in predicted(["similar"], "i.txt")]
     assert found == [("a film", "a movie"), ("", "one side is empty"), ("the other one is", "")]
     assert "predicted 2 rows with an empty text (lines 2, 3)" in caplog.text
 
 
-def test_a_text_file_with_a_separator_is_a_table(model, tmp_path):
+def test_a_text_file_with_a_separator_is_a_table(model, tmp_path, predicted):
     """The tasks read their own columns, not all of them."""
     (tmp_path / "i.txt").write_text("one;two;question\na film;a movie;Why?\n")
-    predict_file(model, ["topic", "same"], tmp_path / "i.txt", tmp_path / "o.csv", separator=";")
-    predict_file(model, ["same"], tmp_path / "i.txt", tmp_path / "p.csv", separator=";")
-    (row,), (same,) = read(tmp_path / "o.csv"), read(tmp_path / "p.csv")
+    (row,), (same,) = (predicted(tasks, "i.txt", separator=";") for tasks in (["topic", "same"], ["same"]))
     assert row["same_probability"] == same["same_probability"]
     for name, text in (("topic", "Why?"), ("same", ("a film", "a movie"))):
         expected = model.predict(name, [text])[0].probability
         assert float(row[f"{name}_probability"]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path):
+def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path, predicted):
     texts = [row["question"] for row in ROWS]
     asked, again, twice = (
         [p.probability for p in model.predict("topic", [form.format(text) for text in texts])]
@@ -149,19 +155,18 @@ def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(mo
     files = [("i.txt", (), asked), *(("i.csv", columns, asked) for columns in [(), ("other",)])]
     files += [("i.csv", ("{question}: {other}",), again), ("i.csv", ("question", "other"), twice)]
     for name, columns, expected in files:
-        predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.csv", columns)
-        found = [float(row["topic_probability"]) for row in read(tmp_path / "o.csv")]
+        found = [float(row["topic_probability"]) for row in predicted(["topic"], name, columns=columns)]
         assert found == pytest.approx(expected, abs=1e-5)
     assert asked != pytest.approx(twice, abs=1e-3)
 
 
-def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp_path):
+def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp_path, predicted):
     """The first task has none, and the last one shares the columns of the first."""
     model.tasks["tags"] = with_files(model.tasks["tags"], format=Format(missing=("n/a",)))
     frame = pandas.DataFrame([{"question": text, "one": "a", "two": "b"} for text in ("n/a", "Who?", "")])
     frame.to_csv(tmp_path / "i.csv", index=False)
-    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.jsonl", probabilities=True)
-    found, expected = pandas.DataFrame(read(tmp_path / "o.jsonl")), model.predict_frame(frame, probabilities=True)
+    found = pandas.DataFrame(predicted([], "i.csv", "o.jsonl", probabilities=True))
+    expected = model.predict_frame(frame, probabilities=True)
     assert list(found) == list(expected)
     of_tags, of_topic = ([name for name in found if name.startswith(f"{task}_")] for task in ("tags", "topic"))
     numbers = {"tags": found[of_tags], "topic": found[of_topic]}
@@ -170,12 +175,11 @@ def test_each_task_has_its_own_missing_values_in_a_file_as_in_a_frame(model, tmp
     pandas.testing.assert_frame_equal(found[of_tags + of_topic], expected[of_tags + of_topic], atol=1e-5)
 
 
-def test_one_and_several_labels_are_shown_as_their_tasks_say(model, tmp_path):
+def test_one_and_several_labels_are_shown_as_their_tasks_say(model, tmp_path, predicted):
     model.tasks["topic"] = replace(model.tasks["topic"], shown=("short", "long", "thing"))
     model.tasks["tags"] = replace(model.tasks["tags"], shown=("first", "second"), thresholds=(-1, 2))
     write(tmp_path / "i.csv", [{"question": "Who?"}])
-    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.jsonl", probabilities=True)
-    (row,) = read(tmp_path / "o.jsonl")
+    (row,) = predicted([], "i.csv", "o.jsonl", probabilities=True)
     assert row["tags"] == ["first"]
     assert row["topic"] in ("short", "long", "thing")
     assert row[f"topic_probability_{row['topic']}"] == row["topic_probability"]
@@ -202,15 +206,13 @@ def test_a_carriage_return_in_a_text_ends_no_row(model, tmp_path, name):
     assert list(pandas.read_csv(tmp_path / name, sep=SEPARATORS[Path(name).suffix])["question"]) == texts
 
 
-def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, caplog):
+def test_without_names_the_tasks_that_the_file_fits_are_predicted(model, tmp_path, predicted, caplog):
     (tmp_path / "i.txt").write_text("Who made it?\n")
-    predict_file(model, [], tmp_path / "i.txt", tmp_path / "o.csv")
     singles = {name for name, task in model.tasks.items() if not task.pair}
-    assert {"topic"} <= singles <= read(tmp_path / "o.csv")[0].keys()
+    assert {"topic"} <= singles <= predicted([], "i.txt")[0].keys()
     assert "not predicted: same, which reads one, two" in caplog.text
     (tmp_path / "i.csv").write_text("one,two\na film,a movie\n")
-    predict_file(model, [], tmp_path / "i.csv", tmp_path / "o.csv")
-    assert not singles & read(tmp_path / "o.csv")[0].keys()
+    assert not singles & predicted([], "i.csv")[0].keys()
 
 
 @pytest.mark.parametrize(
@@ -241,15 +243,13 @@ def test_a_row_that_cannot_be_read_is_found_before_anything_is_computed(model, t
 
 
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
-def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, output, monkeypatch):
+def test_a_column_that_the_first_rows_lack_is_never_dropped(tmp_path, predicted, output, monkeypatch):
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
-    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output)
-    assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
+    assert [row["extra"] or None for row in predicted(["topic"], "i.jsonl", output)] == [None, "1"]
     monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
     with pytest.raises(InputError, match="a row has the column extra"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output)
-    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl")
-    assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
+        predicted(["topic"], "i.jsonl", output)
+    assert predicted(["topic"], "i.jsonl", "o.jsonl")[1]["extra"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -285,13 +285,12 @@ def test_columns_of_parquet_keep_their_types_and_values(model, tmp_path, values,
     assert pyarrow.parquet.read_table(tmp_path / output).select(["question", "kept"]).equals(table)
 
 
-def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
+def test_labels_that_begin_after_the_first_block_are_written_to_parquet(tmp_path, predicted, monkeypatch):
     write(tmp_path / "i.csv", ROWS)
     found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
     answers = iter([{"tags": found[:2]}, {"tags": found[2:4]}, {"tags": found[4:]}])
     monkeypatch.setattr(module, "predict_columns", lambda *_: next(answers))
-    predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet")
-    assert [row["tags"] for row in read(tmp_path / "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
+    assert [row["tags"] for row in predicted(["tags"], "i.csv", "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
 
 
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
@@ -315,13 +314,11 @@ def test_the_order_of_a_pairs_columns_is_that_of_the_task_or_of_the_options(tiny
     torch.manual_seed(0)
     model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), {"d": task}, HeadsConfig(pairs="joint")).eval()
     (tmp_path / "i.csv").write_text("sentence1,sentence2\na film,good time\n")
-    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv")
     one, other = (p.value for p in model.predict("d", [("a film", "good time"), ("good time", "a film")]))
     assert abs(one - other) > 1e-4
-    assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(other, abs=1e-5)
-    named = ("sentence1", "sentence2")
-    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", named)
-    assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(one, abs=1e-5)
+    for columns, expected in (((), other), (("sentence1", "sentence2"), one)):
+        predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", columns)
+        assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_command_reads_standard_input_from_a_pipe_and_writes_standard_output(model, tmp_path, monkeypatch):
@@ -381,12 +378,11 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
     assert done[-1] == 4
 
 
-def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
-    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "nothing": None}
-    write(tmp_path / "i.jsonl", [{"question": "Who?", "flag": True, **nested}])
-    predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv")
-    (row,) = read(tmp_path / "o.csv")
-    assert {name: json.loads(row[name]) for name in ("list", "object")} == {n: nested[n] for n in ("list", "object")}
+def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path, predicted):
+    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}}
+    write(tmp_path / "i.jsonl", [{"question": "Who?", "flag": True, "nothing": None, **nested}])
+    (row,) = predicted(["tags"], "i.jsonl")
+    assert {name: json.loads(row[name]) for name in nested} == nested
     assert (row["nothing"], row["flag"]) == ("", "True")  # the name that such a label has
     numbers = [{"question": "Who?", "price": float("nan"), "parts": [1.5, float("nan")]}]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(numbers), tmp_path / "i.parquet")

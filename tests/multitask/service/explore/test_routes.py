@@ -134,26 +134,20 @@ def test_the_most_probable_class_stands_first_with_its_name(client, models):
     assert {label for label, *_ in rows} == {"very negative", "negative", "neutral", "positive", "very positive"}
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["dev", "own"])
-def test_a_sentence_is_its_own_nearest(client, dev_sets, own):
-    known = [*SENTENCES, EVIL] if own else list(dev_sets["sentiment"].sentences)
-    where = {"own": "\n".join(known), "task": ""} if own else {"task": "sentiment"}
-    html = ask(client, "neighbours", query=known[-1], **where)
-    assert table(html, 0)[1][:2] == ["1.000", known[-1]]
+@pytest.mark.parametrize("of", ["dev", "own", "many"])
+def test_a_sentence_is_its_own_nearest(client, dev_sets, of):
+    """The map has the first 400 sentences."""
+    many, own = [f"{number} dogs run." for number in range(402)], [EVIL, *SENTENCES]
+    known = {"dev": list(dev_sets["sentiment"].sentences), "own": own, "many": many}[of]
+    where = {"task": "sentiment"} if of == "dev" else {"own": "\n".join(known), "task": ""}
+    html = ask(client, "neighbours", query=known[0], **where)
+    assert table(html, 0)[1][:2] == ["1.000", known[0]]
     dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>(.*?)</title>', html)
-    assert len(dots) == len(known) == len(table(html, 1)) - 1
-    [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith(known[-1])]
+    titles = sorted(unescape(title) for *_, title in dots)
+    assert all(title.startswith(text) for title, text in zip(titles, sorted(known[:400]), strict=True))
+    assert len(table(html, 1)) - 1 == len(dots)
+    [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith(known[0])]
     query = re.search(r'class="query" cx="(.*?)" cy="(.*?)"', html)
-    assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
-
-
-def test_the_map_has_the_first_400_of_many_sentences_at_their_places(client):
-    known = [f"{number} dogs run." for number in range(402)]
-    html = ask(client, "neighbours", query=known[0], task="", own="\n".join(known))
-    dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>(.*?)</title>', html)
-    assert sorted(unescape(title).strip() for *_, title in dots) == sorted(known[:400])
-    query = re.search(r'class="query" cx="(.*?)" cy="(.*?)"', html)
-    [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith("0 dogs")]
     assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
 
 
