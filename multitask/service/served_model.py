@@ -170,12 +170,10 @@ def problem(status: int, error: str, headers: Mapping[str, str] | None = None) -
 
 def prediction_json(prediction: Prediction) -> dict[str, Any]:
     """A prediction as `Class`, `Labels` or `Number`."""
-    found = prediction
-    if found.value is not None:
-        return {"value": found.value}
-    if found.label is None:
-        return {"labels": found.labels, "probabilities": found.probabilities}
-    return {"label": found.label, "probability": found.probability, "probabilities": found.probabilities}
+    if prediction.value is not None:
+        return {"value": prediction.value}
+    fields = ("labels",) if prediction.label is None else ("label", "probability")
+    return {name: getattr(prediction, name) for name in (*fields, "probabilities")}
 
 
 def load_served(name: str | Path, device: Device, precision: Precision, keep_layers: bool = False) -> MultitaskModel:

@@ -58,9 +58,9 @@ def check_export_folder(folder: Path) -> None:
         raise InputError(f"{place}: in the run {run}; expected a folder outside of it")
     if Path.cwd().is_relative_to(folder.resolve()):
         raise InputError(f"{place}: the working folder is in it; expected another folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise InputError(f"{place}: has files and is no earlier export (no {MARK}); expected a new or empty folder")
-    if folder.is_dir() and (folder / MARK).is_file():
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / MARK).is_file():
+            raise InputError(f"{place}: has files and is no earlier export (no {MARK}); expected a new or empty folder")
         own = read_json(folder / MARK, dict).get("files", [])
         if others := sorted({*_files(folder)} - {*map(str, own), MARK}):
             raise InputError(f"{place}: {listed(others, most=3)} would be removed; expected only files of an export")

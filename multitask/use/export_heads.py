@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples
 from multitask.data.markup import aligned
 from multitask.data.texts import Template, in_words
-from multitask.evaluation.task_scores import MultitaskScores, score_tasks
+from multitask.evaluation.task_scores import score_tasks
 from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import Columns, MultitaskModel, estimate_columns
 from multitask.tasks.kinds import MultiLabel, PairClassification, Regression
@@ -100,7 +99,9 @@ def export_onnx_with_heads(
             _quantise(path)
             sizes.append(path.stat().st_size / 1e6)
             if scores is not None:
-                report.append(loss_table(scores.tasks, _scores(model.tasks, temporary, examples).tasks))
+                exported = ExportedModel(temporary)
+                estimates = {n: exported.estimates(model.tasks[n], e.sentences) for n, e in examples.items()}
+                report.append(loss_table(scores.tasks, score_tasks(model.tasks, estimates, examples).tasks))
                 report += [f"{MODEL}: {sizes[0]:.1f} MB in fp32, {sizes[1]:.1f} MB in int8"]
     return "\n".join(report)
 
@@ -157,15 +158,6 @@ class _WithHeads(nn.Module):
         )
 
 
-def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:
-    """What `Task.estimate` gives, from an output of the file."""
-    values = output.astype(np.float64)
-    if isinstance(task, Regression):
-        low, high = task.bounds
-        return (values - low) / (high - low)
-    return values[:, 1] if isinstance(task, PairClassification) and task.log_odds else values
-
-
 def _quantise(path: Path) -> None:
     """Replace an fp32 file by one with int8 weights."""
     import onnx
@@ -205,21 +197,22 @@ class ExportedModel:
             found.append(self.session.run([task], inputs)[0])
         return np.concatenate(found)
 
+    def estimates(self, task: Task, columns: Columns) -> NDArray[np.float64]:
+        """What `Task.estimate` gives of a task's output."""
+        values = self.outputs(task.name, columns).astype(np.float64)
+        if isinstance(task, Regression):
+            low, high = task.bounds
+            return (values - low) / (high - low)
+        return values[:, 1] if isinstance(task, PairClassification) and task.log_odds else values
+
 
 def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:
     """The largest difference. Raises RuntimeError if it is too large."""
     exported, worst = ExportedModel(folder), 0.0
     for name, columns in rows.items():
         ours = estimate_columns(model, columns, [name])[name]
-        theirs = _estimates(model.tasks[name], exported.outputs(name, columns))
-        found = float(np.abs(ours - theirs).max())
+        found = float(np.abs(ours - exported.estimates(model.tasks[name], columns)).max())
         if not found <= ONNX_TOLERANCE:
             raise RuntimeError(f"ONNX Runtime's outputs for {name} differ by {found:.1e}; expected {ONNX_TOLERANCE}")
         worst = max(worst, found)
     return worst
-
-
-def _scores(tasks: Mapping[str, Task], folder: Path, examples: Mapping[str, Examples]) -> MultitaskScores:
-    exported = ExportedModel(folder)
-    estimates = {name: _estimates(tasks[name], exported.outputs(name, e.sentences)) for name, e in examples.items()}
-    return score_tasks(tasks, estimates, examples)

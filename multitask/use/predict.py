@@ -194,8 +194,7 @@ def _types(model: MultitaskModel, table: OpenTable, added: Mapping[str, Sequence
     types = {field.name: field.type for field in table.schema or ()}
     for name, (predicted, *probabilities) in added.items():
         task = model.tasks[name]
-        types[predicted] = pyarrow.list_(text) if isinstance(task, MultiLabel) else text
-        if not isinstance(task, Labelled):
-            types[predicted] = number
+        of_labels = pyarrow.list_(text) if isinstance(task, MultiLabel) else text
+        types[predicted] = of_labels if isinstance(task, Labelled) else number
         types |= dict.fromkeys(probabilities, number)
     return types

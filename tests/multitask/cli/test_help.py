@@ -37,23 +37,11 @@ PROMISED = {
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
 # seed of dropout or of folds, negatives within a batch or for an anchor.
 EXPLAINED_BY_EACH = {
-    "--batch-size",
-    "--batches",
-    "--data",
-    "--input",
-    "--max-length",
-    "--model",
-    "--negatives",
-    "--output",
-    "--rounds",
-    "--seed",
-    "--seeds",
-    "--unlabelled",
-    "--sources",
-    "--task",
-    "--threads",
-    "--trials",
-    "--train-limit",
+    f"--{name}"
+    for name in (
+        *("batch-size", "batches", "data", "input", "max-length", "model", "negatives", "output", "rounds", "seed"),
+        *("seeds", "unlabelled", "sources", "task", "threads", "trials", "train-limit"),
+    )
 }
 
 
