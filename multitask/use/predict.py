@@ -84,9 +84,10 @@ def predict_file(
     named = tasks_for(model, None, tasks)
     form = form if str(source) == "-" else suffixes(source)[0]
     formats = {name: (declared or model.tasks)[name].file_format for name in named}
-    reads = {name: _read(model.tasks[name], columns) for name in named}
-    if form == ".txt" and (separator or any(_begins_as_table(source, formats[name], reads[name]) for name in named)):
-        form = ""
+    if form == ".txt":
+        tables = (own for n, own in formats.items() if _begins_as_table(source, own, _read(model.tasks[n], columns)))
+        separator = separator or next((own.separator for own in tables), None)
+        form = "" if separator else form
     formats = {name: own.of_form(form) for name, own in formats.items()}
     file_format = _common_format(list(formats.values()))
     file_format = replace(file_format, separator=separator or file_format.separator)

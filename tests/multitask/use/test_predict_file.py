@@ -143,6 +143,16 @@ def test_a_text_file_with_a_separator_is_a_table(model, tmp_path, predicted):
         assert float(row[f"{name}_probability"]) == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_text_file_is_a_table_if_it_begins_as_one_of_any_task(model, tmp_path, predicted):
+    """The tasks' own files have different separators."""
+    for name, separator in (("topic", ";"), ("tags", "|"), ("stars", None)):
+        model.tasks[name] = with_files(model.tasks[name], format=Format(separator=separator))
+    for separator in (";", "|"):
+        (tmp_path / "i.txt").write_text(f"id{separator}question\n1{separator}Why?\n")
+        (row,) = predicted(["topic", "tags", "stars"], "i.txt")
+        assert (row["id"], row["question"]) == ("1", "Why?")
+
+
 def test_a_tasks_words_stand_around_the_column_that_is_named_and_around_lines(model, tmp_path, predicted):
     texts = [row["question"] for row in ROWS]
     asked, again, twice = (
