@@ -245,14 +245,13 @@ async def page(request: Request) -> HTMLResponse:
     models = list(served)
     other = models[1] if len(models) == 2 else ""
     asked_for = await _fields_of(request)
-    # A page opens on what a model can do.
-    lacking = {
-        "predict": not any(served_model.model.tasks for served_model in served.values()),
-        "errors": not _having(dev_sets, models),
-    }
     # Models for inference have no gradients.
     for_inference = any(isinstance(served_model.model.encoder.model, Bf16Model) for served_model in served.values())
-    lacking["contrast"] = for_inference
+    lacking = {  # a page opens on what a model can do
+        "predict": not any(served_model.model.tasks for served_model in served.values()),
+        "contrast": for_inference,
+        "errors": not _having(dev_sets, models),
+    }
     views = [name for name in VIEWS if not lacking.get(name)]
     given = {"view": views[0], "model": models[0], "compare": other} | asked_for
     known = [given["model"]] if given["model"] in served else models
@@ -278,7 +277,7 @@ async def page(request: Request) -> HTMLResponse:
     except HTTPException as problem:
         error, status = problem.detail, problem.status_code
     rows = dev_sets[given["task"]].rows.get(given["model"], NO_ROWS) if given["task"] in dev_sets else NO_ROWS
-    labels = {column: sorted(set(rows[column])) for column in NO_ROWS}
+    labels = {column: class_order(rows[column]) for column in NO_ROWS}
     content = _render(
         "page",
         view=view,
@@ -289,7 +288,7 @@ async def page(request: Request) -> HTMLResponse:
         error=error,
         models=models,
         corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
-        labels={column: labels if len(labels) <= FEW_LABELS else [] for column, labels in labels.items()},
+        labels={column: [*found] if len(found) <= FEW_LABELS else [] for column, found in labels.items()},
         objectives={name: (OBJECTIVES.describe(name), fields_of(kind)) for name, kind in without_labels().items()},
         effects=["occlusion", *[("integrated_gradients", "integrated gradients")] * (not for_inference)],
         most=MOST_SENTENCES,
