@@ -18,7 +18,6 @@ from multitask.training.settings import ObjectiveConfig
 if TYPE_CHECKING:
     from multitask.data.examples import LabelledData
     from multitask.models.multitask_model import MultitaskModel
-    from multitask.use.model_data import ModelData
 
 
 @settings
@@ -113,7 +112,11 @@ def _evaluate_tasks(options: Evaluate) -> None:
     parts = {name: asdict(task) for name, task in found.overlap.items()}
     split = {} if options.input else {"split": options.split}
     scores = {**measured, **split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
-    output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
+    if options.input is not None:
+        scored = f"of-{options.input.name.partition('.')[0]}"
+    else:
+        scored = options.split if own.own else f"{options.split}-{own.path.resolve().stem}"
+    output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"
     written = [output]
     with replaced_files_named(
         output, *filter(None, [options.details])
@@ -135,20 +138,12 @@ def _evaluate_tasks(options: Evaluate) -> None:
     print(*written, sep="\n")
 
 
-def _rows_name(options: Evaluate, data: "ModelData") -> str:
-    """What was scored, as a part of a file's name."""
-    if options.input is not None:
-        return f"of-{options.input.name.partition('.')[0]}"
-    return options.split if data.own else f"{options.split}-{data.path.resolve().stem}"
-
-
 def _scores_folder(options: Evaluate) -> Path:
     """The model's folder, or one for a model that comes from elsewhere."""
     if is_run(options.model):
         return locate_model(options.model, best_on=options.best_on)
-    return (
-        Path(options.model) if Path(options.model).is_dir() else Path("evaluations", options.model.replace("/", "--"))
-    )
+    folder = Path(options.model)
+    return folder if folder.is_dir() else Path("evaluations", options.model.replace("/", "--"))
 
 
 def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, LabelledData]":
@@ -263,7 +258,4 @@ _EVALUATE = (
     *("suite", "details", "output", "best_on", "pooling", "device"),
 )
 _PROBE = ("model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device")
-COMMANDS = (
-    Command("evaluate", Evaluate, evaluate, common=_EVALUATE),
-    Command("probe", Probe, probe, common=_PROBE),
-)
+COMMANDS = (Command("evaluate", Evaluate, evaluate, common=_EVALUATE), Command("probe", Probe, probe, common=_PROBE))

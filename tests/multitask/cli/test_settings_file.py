@@ -146,14 +146,9 @@ def test_a_label_with_a_revision(tmp_path):
     labels = {"start": "owner/model@main", "data": "data"}
     (tmp_path / "inputs.json").write_text(json.dumps({"stage": "finetune", "labels": labels}))
     (tmp_path / "config.json").write_text(json.dumps({"epochs": 3, "epoch_size": None, "heads": {"dropout": 0.1}}))
-    assert read_settings(tmp_path, "multitask finetune", stage, options) == {
-        "start": "owner/model",
-        "revision": "main",
-        "data": "data",
-        "epochs": 3,
-        "epoch_size": None,
-        "dropout": 0.1,
-    }
+    models = {"start": "owner/model", "revision": "main", "data": "data"}
+    expected = models | {"epochs": 3, "epoch_size": None, "dropout": 0.1}
+    assert read_settings(tmp_path, "multitask finetune", stage, options) == expected
 
 
 def test_a_run_of_another_stage_is_refused(tmp_path, capsys):

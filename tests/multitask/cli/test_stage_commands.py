@@ -101,10 +101,7 @@ def test_a_registered_stage_is_a_command(tiny_encoder, tmp_path, capsys, caplog)
 def test_a_stage_that_is_not_distributed_refuses_torchrun(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
     assert main(["stir", "--runs", str(tmp_path)]) == 2
-    assert (
-        "torchrun is for distil, finetune, fuse, mlm and pretrain; run other commands without it"
-        in capsys.readouterr().err
-    )
+    assert "torchrun is for distil, finetune, fuse, mlm and pretrain; run other" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -154,7 +151,6 @@ def test_a_taken_port_is_an_error_before_a_browser_is_opened(tiny_encoder, small
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main([*arguments(tiny_encoder, small_data), "--port", str(port)]) == 2
-    assert (
-        f"error: --port {port}: Address already in use; choose another, or 0 for a free one" in capsys.readouterr().err
-    )
+    error = f"error: --port {port}: Address already in use; choose another, or 0 for a free one"
+    assert error in capsys.readouterr().err
     assert (listening, opened) == ([], [])

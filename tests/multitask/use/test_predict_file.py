@@ -380,9 +380,8 @@ def test_a_long_file_says_how_many_rows_are_done_and_not_on_standard_output(
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     predict_file(model, [], tmp_path / "i.csv", Path("-"))
     assert capsys.readouterr() == expected
-    done = [
-        float(re.fullmatch(r"(\d+) of 4 rows, [\d.]+ rows/s, \d min \d\d s left", line)[1]) for line in caplog.messages
-    ]
+    shown = r"(\d+) of 4 rows, [\d.]+ rows/s, \d min \d\d s left"
+    done = [float(re.fullmatch(shown, line)[1]) for line in caplog.messages]
     assert len(done) >= 4  # each block has two passes: of the single texts, and of the pairs
     assert done == sorted(done)
     assert done[-1] == 4
