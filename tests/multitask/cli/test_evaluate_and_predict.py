@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -315,6 +316,8 @@ def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog, capsys):
     assert f"--model last: runs/{trained.name}" in caplog.text
     started: list[Weights] = []
     found = Run(trained)
+    for name in ("pretrain", "tune"):  # a module that is first imported below would keep what is replaced
+        import_module(f"multitask.stages.{name}")
     monkeypatch.setattr(
         "multitask.stages.run_stage.run_stage", lambda _, weights, *rest: started.extend(weights) or found
     )
