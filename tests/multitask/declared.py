@@ -1,7 +1,11 @@
-"""A small model with a task of every kind, for tests of what is done with predictions."""
+"""A small model with a task of every kind, for tests of what is done with predictions; and tasks of one's own."""
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas
 import torch
 
 from multitask.models.multitask_model import MultitaskModel
@@ -30,3 +34,14 @@ def model_of_every_kind(tiny_encoder: Path, heads: HeadsConfig | None = None) ->
     """A random model with a head for each of these tasks, in eval mode."""
     torch.manual_seed(3)
     return MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), declared_tasks(), heads or HeadsConfig()).eval()
+
+
+def tasks_file(folder: Path, columns: Mapping[str, Sequence[Any]], **tasks: Mapping[str, Any]) -> Path:
+    """A file that declares these tasks on one table, rows.csv, which is the training and the dev set of each."""
+    pandas.DataFrame(columns).to_csv(folder / "rows.csv", index=False)
+    lines: list[str] = []
+    for name, fields in tasks.items():
+        declared = {"train": "rows.csv", "dev": "rows.csv"} | fields
+        lines += [f"[tasks.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in declared.items())]
+    (folder / "tasks.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / "tasks.toml"

@@ -28,6 +28,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, build_objective, unit
 from multitask.training.settings import ObjectiveConfig
 from tests.conftest import ROOT
+from tests.multitask.declared import tasks_file
 
 from ..objectives.batches import (
     ALL_OBJECTIVES,
@@ -196,24 +197,6 @@ def test_the_distance_gap_is_between_mean_angles():
     assert masked == pytest.approx(expected)
 
 
-def test_hard_negatives_are_further_columns():
-    batch, hard = RANDOM_BATCHES[0], random_batch(9, pairs=4).anchors
-    false_hard = torch.zeros(6, 4, dtype=torch.bool)
-    false_hard[0, 1] = True
-    false = some_false_negatives(6)
-    objective = build_objective("infonce", temperature=0.2)
-    seen = found(objective, batch, hard_negatives=hard, false_negatives=false, false_hard_negatives=false_hard)
-    logits = torch.cat([unit(batch.positives), unit(hard)]) @ unit(batch.anchors).T / 0.2
-    excluded = torch.cat([false | torch.eye(6, dtype=torch.bool), false_hard], dim=1)
-    negatives = logits.T.masked_fill(excluded, -math.inf)
-    torch.testing.assert_close(seen.weights, negatives.softmax(-1))
-    torch.testing.assert_close(seen.hardest_weight, negatives.softmax(-1).amax(-1))
-    positive = logits.T.diagonal()
-    torch.testing.assert_close(
-        seen.dissipation, 1 - (positive - torch.logaddexp(positive, negatives.logsumexp(-1))).exp()
-    )
-
-
 HARD_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     # of cosines of anchors with v and w, of anchors with u and w, and of v with v and w: the logarithms of W
     "infonce:temperature=0.2": lambda across, within, other: across / 0.2,
@@ -234,16 +217,22 @@ HARD_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("text", HARD_WEIGHTS)
-def test_weights_with_hard_negatives_are_those_of_the_page_on_objectives(text):
+def test_hard_negatives_are_further_columns_with_the_weights_of_the_page_on_objectives(text):
     batch, hard, false_hard = random_batch(8), random_batch(9, pairs=4).anchors, torch.zeros(6, 4, dtype=torch.bool)
     false_hard[0, 1] = True
     objective = ObjectiveConfig.parse(text).build()
-    seen = found(objective, batch, hard_negatives=hard, false_hard_negatives=false_hard)
+    false = some_false_negatives(6) if objective.name == "infonce" else torch.zeros(6, 6, dtype=torch.bool)
+    seen = found(objective, batch, hard_negatives=hard, false_negatives=false, false_hard_negatives=false_hard)
     u, v, w = (unit(rows) for rows in (batch.anchors, batch.positives, hard))
     cosines = u @ torch.cat([v, w]).T, u @ torch.cat([u, w]).T, v @ torch.cat([v, w]).T
-    excluded = torch.cat([torch.eye(6, dtype=torch.bool), false_hard], dim=1)
+    excluded = torch.cat([false | torch.eye(6, dtype=torch.bool), false_hard], dim=1)
     logarithms = HARD_WEIGHTS[text](*cosines).masked_fill(excluded, -math.inf)
     torch.testing.assert_close(seen.weights, logarithms.softmax(-1), rtol=1e-6, atol=1e-9)
+    if objective.name == "infonce":
+        torch.testing.assert_close(seen.hardest_weight, seen.weights.amax(-1))
+        positive = cosines[0].diagonal() / 0.2
+        probability = (positive - torch.logaddexp(positive, logarithms.logsumexp(-1))).exp()
+        torch.testing.assert_close(seen.dissipation, 1 - probability)
 
 
 def test_losses_of_others():
@@ -327,12 +316,12 @@ def test_pairs_are_embedded_without_dropout_in_the_seeds_order(encoder):
 
 
 def test_long_texts_are_read_as_their_task_declares(tiny_encoder, tmp_path):
-    lines = [f"{text}{' time' * 70} {text},x\n" for text in SENTENCES[:4]]
-    (tmp_path / "rows.csv").write_text("".join(["a,label\n", *lines]))
-    declared = 'kind = "classification"\ntext = "a"\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
-    tasks, found = tmp_path / "tasks.toml", []
+    columns = {"a": [f"{text}{' time' * 70} {text}" for text in SENTENCES[:4]], "label": "x"}
+    found = []
     for long in ("head", "middle"):
-        tasks.write_text(f'[tasks.own]\n{declared}long = "{long}"\n')
+        tasks = tasks_file(
+            tmp_path, columns, own={"kind": "classification", "text": "a", "label": "label", "long": long}
+        )
         of, output = ["--model", tiny_encoder, "--data", tasks, "--source", "own"], tmp_path / f"{long}.json"
         assert main([*map(str, ["probe", *of, "--batch-size", 4, "--output", output])]) == 0
         found.append(json.loads(output.read_text())["batches"][0]["dissipation"])

@@ -185,12 +185,8 @@ def test_a_sample_keeps_queries_and_what_is_relevant_to_them():
 
 def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
     write_sts(tmp_path)
-    rows = [
-        ("how to sing", "how does one sing", 1.0),
-        ("what is red", "who runs", 0.0),
-        ("how to sing", "singing", 1.0),
-    ]
-    lines = [f"{i}\tid{i}\t{one}\t{other}\t{label}" for i, (one, other, label) in enumerate(rows)]
+    pairs = ["how to sing\thow does one sing\t1.0", "what is red\twho runs\t0.0", "how to sing\tsinging\t1.0"]
+    lines = [f"{i}\tid{i}\t{pair}" for i, pair in enumerate(pairs)]
     write(tmp_path / "quora-dev.csv", ["\tid\tsentence1\tsentence2\tis_duplicate", *lines])
     data = read("QuoraRetrieval", tmp_path)
     assert len(data.documents) == 5
@@ -233,39 +229,22 @@ def test_a_query_ignores_the_document_of_its_id_unless_that_is_relevant(tmp_path
     }
 
 
+HEADER = "query-id\tcorpus-id\tscore"
+
+
 @pytest.mark.parametrize(
     ("file", "lines", "message"),
     [
         ("qrels/dev.tsv", None, r"0 files qrels/dev\.\*; expected a set as BEIR lays it out, with one file corpus"),
         ("corpus.csv", ["_id,text"], r"2 files corpus\.\*; expected a set"),
-        (
-            "qrels/dev.tsv",
-            ["query-id\tcorpus-id\tscore", "q1\td9\t1"],
-            r"dev\.tsv:2: corpus-id \"d9\" is not an _id of corpus\.jsonl$",
-        ),
-        (
-            "qrels/dev.tsv",
-            ["query-id\tcorpus-id\tscore", "q9\td1\t1"],
-            r"query-id \"q9\" is not an _id of queries\.jsonl$",
-        ),
-        (
-            "qrels/dev.tsv",
-            ["query-id\tcorpus-id\tscore", "q1\td1\t2", "q1\td2\t0", "q1\td1\t0"],
-            r"dev\.tsv:4: query-id \"q1\" with corpus-id \"d1\" occurs twice",
-        ),
-        (
-            "qrels/dev.tsv",
-            ["query-id\tcorpus-id\tscore", "q1\td1\thigh"],
-            r"dev\.tsv:2: score is \"high\"; expected a num",
-        ),
-        ("qrels/dev.tsv", ["query-id\tcorpus-id\tscore", "q1\td1\t0"], r"dev\.tsv: no document is relevant to a query"),
+        ("qrels/dev.tsv", [HEADER, "q1\td9\t1"], r"dev\.tsv:2: corpus-id \"d9\" is not an _id of corpus\.jsonl$"),
+        ("qrels/dev.tsv", [HEADER, "q9\td1\t1"], r"query-id \"q9\" is not an _id of queries\.jsonl$"),
+        ("qrels/dev.tsv", [HEADER, *["q1\td1\t2"] * 2], r"dev\.tsv:3: query-id \"q1\" with corpus-id \"d1\" occurs tw"),
+        ("qrels/dev.tsv", [HEADER, "q1\td1\thigh"], r"dev\.tsv:2: score is \"high\"; expected a num"),
+        ("qrels/dev.tsv", [HEADER, "q1\td1\t0"], r"dev\.tsv: no document is relevant to a query"),
         ("qrels/dev.tsv", ["query\tcorpus-id\tscore", "q1\td1\t1"], r"dev\.tsv: no column query-id"),
         ("corpus.jsonl", ['{"_id": "d1", "text": 3}'], r"corpus\.jsonl:1: text is 3; expected text"),
-        (
-            "corpus.jsonl",
-            ['{"_id": null, "text": "a"}'],
-            r"corpus\.jsonl:1: _id is empty; expected an id for each text",
-        ),
+        ("corpus.jsonl", ['{"_id": null, "text": "a"}'], r"corpus\.jsonl:1: _id is empty; expected an id for each"),
         ("queries.jsonl", ['{"text": "a", "_id": 1}', '{"text": "b", "_id": " "}'], r"queries\.jsonl:2: _id is empty"),
         ("queries.jsonl", ['{"_id": 0, "text": "a"}'] * 2, r"queries\.jsonl:2: _id \"0\" occurs twice"),
     ],

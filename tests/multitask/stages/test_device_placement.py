@@ -123,10 +123,6 @@ def test_fine_tuning_with_flash_attention(run, monkeypatch):
     run(finetune, FinetuneConfig(MAIN_TASKS))
 
 
-def test_fine_tuning_with_pairs_read_jointly(run):
-    run(finetune, FinetuneConfig(MAIN_TASKS, heads=HeadsConfig(pairs="joint")))
-
-
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_objectives(on_meta, name):
     objective = build_objective(name)
@@ -141,18 +137,17 @@ def test_objectives(on_meta, name):
             objective.gate_rate(anchors, positives, positives, false, false)
 
 
-@pytest.mark.parametrize("config", OTHERS, ids=str)
-def test_contrastive_training(run, config):
-    run(pretrain, PretrainConfig(select="last", **config))
-
-
-def test_masked_language_modelling(run):
-    run(mlm, MlmConfig())
-
-
-@pytest.mark.parametrize("steps", ["one", "two"])
-def test_fusion(run, steps):
-    run(fuse, FuseConfig(steps=steps))
+@pytest.mark.parametrize(
+    ("stage", "config"),
+    [
+        *((pretrain, PretrainConfig(select="last", **config)) for config in OTHERS),
+        (mlm, MlmConfig()),
+        *((fuse, FuseConfig(steps=steps)) for steps in ("one", "two")),
+        (finetune, FinetuneConfig(MAIN_TASKS, heads=HeadsConfig(pairs="joint"))),
+    ],
+)
+def test_other_trainings(run, stage, config):
+    run(stage, config)
 
 
 def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):

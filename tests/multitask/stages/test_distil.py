@@ -30,6 +30,7 @@ from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
 from multitask.use.predict import write_prediction_files
 from tests.conftest import task_file
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import weights
 
 TASKS = ("sentiment", "paraphrase", "similarity")
@@ -80,16 +81,12 @@ def test_estimates_are_the_mean_of_the_tempered_probabilities_of_teachers_that_h
 def test_teachers_read_texts_as_their_own_training_did(run_stage, problem, tiny_encoder, tmp_path, long, text):
     """The student reads beginnings, which are equal."""
     texts = ["time " * 40 + word for word in ("good", "band") * 4]
-    (tmp_path / "rows.csv").write_text("one,label\n" + "".join(f"{text},{text[-4:]}\n" for text in texts))
-    declared = (
-        '[tasks.own]\nkind = "classification"\ntext = "one"\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
-    )
-    (tmp_path / "own.toml").write_text(declared)
-    (tmp_path / "teacher.toml").write_text(f'{declared}long = "{long}"\n'.replace('"one"', f'"{text}"'))
+    columns, own = {"one": texts, "label": ["good", "band"] * 4}, {"kind": "classification", "label": "label"}
     config = replace(CONFIG, tasks=(), max_length=16, teaching=TeachingConfig(temperature=1.0))
     taught = FinetuneConfig((), epochs=1, max_length=16, heads=PLAIN, optimizer=FAST)
-    teacher = run_stage(finetune, taught, data=tmp_path / "teacher.toml")
-    found = problem(distil, config, start=[tiny_encoder, teacher.folder], data=tmp_path / "own.toml")
+    teacher = run_stage(finetune, taught, data=tasks_file(tmp_path, columns, own={**own, "text": text, "long": long}))
+    data = tasks_file(tmp_path, columns, own={**own, "text": "one"})
+    found = problem(distil, config, start=[tiny_encoder, teacher.folder], data=data)
     predicted = MultitaskModel.load(teacher.folder, "cpu", "fp32").predict("own", texts)
     expected = [[*prediction.probabilities.values()] for prediction in predicted]
     assert expected[0] != expected[1]
@@ -238,22 +235,11 @@ def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
 # The run.
 
 
-def test_a_student_comes_nearer_to_its_joint_teacher_than_by_gold_labels(run_stage, joint, tiny_encoder, data):
-    """The student reads pairs as features of two embeddings."""
-    config = replace(CONFIG, tasks=("paraphrase",), epochs=5)
-    config = replace(config, teaching=TeachingConfig(mine_pairs=1, gold_share=0.0))
-    student = run_stage(distil, config, start=[tiny_encoder, joint.folder])
-    fields = {name: getattr(config, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}
-    alone = run_stage(finetune, FinetuneConfig(**fields))
-
-    def apart(run: Run) -> float:
-        p, q = (expit(said(model, data, "paraphrase", "dev").astype(float)) for model in (joint, run))
-        return float(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
-
-    assert apart(student) < apart(alone) / 2
+def test_what_its_teachers_were_trained_on_counts_as_a_students_training_data(run_stage, joint, tiny_encoder):
+    student = run_stage(distil, replace(CONFIG, tasks=("paraphrase",)), start=[tiny_encoder, joint.folder])
     seen, taught = TrainedOn.of_folder(student.folder, ""), TrainedOn.of_folder(joint.folder, "")
     assert np.isin(taught.sentences, seen.sentences).all()  # also those of tasks that the student does not learn
-    assert len(taught.sentences) < len(seen.sentences) or np.isin(taught.pairs, seen.pairs).all()
+    assert np.isin(taught.pairs, seen.pairs).all()
 
 
 def test_teachers_that_do_not_fit(run_stage, tuned, joint, tiny_encoder):

@@ -35,6 +35,7 @@ from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_of
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
+from tests.multitask.declared import tasks_file
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
 STEMS = {task: COURSE_TASKS[task].prediction_file for task in TRAINED}
@@ -430,23 +431,23 @@ def test_the_command(members, small_data, tmp_path, capsys):
 
 LABELS = ["a", "b", "c"]
 WORDS = ("film", "time", "board", "tea", "good", "bad", "dog", "cat")
-ROWS = [{"q": f"{WORDS[i % 8]} {WORDS[i * 5 % 7]}", "tags": [LABELS[i % 3], LABELS[i % 2]]} for i in range(30)]
-GOLD = np.array([[label in row["tags"] for label in LABELS] for row in ROWS])
+TEXTS = [f"{WORDS[i % 8]} {WORDS[i * 5 % 7]}" for i in range(30)]
+GOLD = np.array([[i % 3 == place or i % 2 == place for place in range(3)] for i in range(30)])
+DECLARED = {"kind": "multilabel", "text": "q", "label": "tags"}
+
+
+def joined(there: np.ndarray) -> list[str]:
+    return ["|".join(label for label, has in zip(LABELS, row, strict=True) if has) for row in there]
 
 
 @pytest.fixture
 def labelled(tmp_path) -> Path:
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    declared = (
-        '[tasks.tags]\nkind = "multilabel"\ntext = "q"\nlabel = "tags"\ntrain = "rows.jsonl"\ndev = "rows.jsonl"\n'
-    )
-    (tmp_path / "tasks.toml").write_text(declared)
-    return tmp_path / "tasks.toml"
+    return tasks_file(tmp_path, {"q": TEXTS, "tags": joined(GOLD)}, tags=DECLARED)
 
 
 def predicted(folder: Path) -> np.ndarray:
     """What a stored model predicts for the rows, [rows, labels]."""
-    found = MultitaskModel.load(folder, "cpu", "fp32").predict("tags", [row["q"] for row in ROWS])
+    found = MultitaskModel.load(folder, "cpu", "fp32").predict("tags", TEXTS)
     return np.array([[label in prediction.labels for label in LABELS] for prediction in found])
 
 
@@ -458,10 +459,9 @@ def labelled_runs(tiny_encoder, tmp_path) -> list[Path]:
         inputs = {"parents": ["one"], "tuned": tuned}
         key = RunKey("finetune", 1, FinetuneConfig(), inputs)
         with Run.building(tmp_path / "runs", key, "member", {}) as member:
-            declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
+            task = task_of("tags", {**DECLARED, "labels": LABELS, **tuned})
             torch.manual_seed(len(found) + 1)
-            encoder = SentenceEncoder.read(tiny_encoder, "mean")
-            model = MultitaskModel(encoder, {"tags": task_of("tags", declared)}, HeadsConfig())
+            model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), {"tags": task}, HeadsConfig())
             model.save(member.folder / "checkpoints" / "step-1")
             write_json(member.folder / "best.json", {"overall": "step-1"})
             member.finish()
@@ -483,9 +483,7 @@ def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs,
     artefact = build(labelled_runs, labelled, tmp_path / "runs", method)
     found = predicted(artefact.folder)
     written = pandas.read_csv(artefact.folder / "predictions" / "tags-dev-output.csv", keep_default_na=False)
-    assert list(written["tags"]) == [
-        "|".join(label for label, there in zip(LABELS, row, strict=True) if there) for row in found
-    ]
+    assert list(written["tags"]) == joined(found)
     expected = f1_score(GOLD, found, average="macro", zero_division=0)
     assert read_json(artefact.folder / "evaluation.json")["overall"] == pytest.approx(expected)
     task = MultitaskModel.load(artefact.folder).tasks["tags"]

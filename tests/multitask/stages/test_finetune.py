@@ -18,7 +18,6 @@ from minbert.model import BertModel
 from multitask.base.device import PROCESSOR
 from multitask.base.keys import processor
 from multitask.base.runs import Run, Weights, locate_model
-from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages import finetune as finetune_stage
@@ -31,6 +30,7 @@ from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
 from tests.conftest import random_encoder, sample_vocabulary
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -125,19 +125,11 @@ def test_a_single_task_and_one_best(run):
     assert list(MultitaskModel.load(artefact.model_folder()).tasks) == ["reviews"]
 
 
-def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data):
+def test_the_vanilla_baseline_scores_pairs_without_training_them(run):
     config = replace(CONFIG, tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig("none"))
-    artefact = run(config)
-    line = artefact.history()[0]
+    line = run(config).history()[0]
     assert set(line["training"]) == {"sentiment", "gradient"}
     assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
-    model = MultitaskModel.load(artefact.model_folder(), "cpu", "fp32", keep_layers=True)
-    data = load_split(model, small_data, "dev", ["similarity"])["similarity"]
-    embeddings = [
-        model.encoder.embed(model.encoder.tokenizer.encode(list(column))) for column in data.examples.sentences
-    ]
-    expected = torch.cosine_similarity(*embeddings).detach().numpy()
-    np.testing.assert_allclose(raw_outputs(model, "similarity", data), expected, atol=1e-6)
 
 
 def test_one_row_of_each_class_is_enough(run, small_data, tmp_path, caplog):
@@ -205,13 +197,12 @@ def test_encoder_dropout_replaces_the_checkpoints(run):
 
 
 def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_encoder, tmp_path):
-    rows = [{"q": f"Who is number {i}?", "c": i % 3, "w": i % 5} for i in range(60)]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    declared = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\nweight = "w"\ntrain = "x.jsonl"\n'
-    (tmp_path / "tasks.toml").write_text(declared)
+    columns = {"q": [f"Who is number {i}?" for i in range(60)], "c": np.arange(60) % 3, "w": np.arange(60) % 5}
+    topic = {"kind": "classification", "text": "q", "label": "c", "weight": "w"}
+    data = tasks_file(tmp_path, columns, topic=topic)
     config = replace(CONFIG, pooling="mean", train_limit=20, batch_size=8)
     begin = stage.StartModel.load(Weights(str(tiny_encoder)), config, PROCESSOR)
-    problem = Finetuning.load(begin, tmp_path / "tasks.toml", config)
+    problem = Finetuning.load(begin, data, config)
     [*_, [batch]] = problem.plan(0)
     found = problem.losses((Batch("topic", batch.rows),))
     texts = problem.training["topic"].examples.sentences[0]
@@ -219,22 +210,21 @@ def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_enco
     losses = F.cross_entropy(found.outputs["topic"], torch.from_numpy(numbers % 3), reduction="none").detach().numpy()
     assert found.terms["topic"].item() == pytest.approx(np.average(losses, weights=numbers % 5), rel=1e-5)
     ordered = replace(config, ordinal=("topic",))
-    trained = Finetuning.load(begin, tmp_path / "tasks.toml", ordered).model.tasks["topic"]
+    trained = Finetuning.load(begin, data, ordered).model.tasks["topic"]
     assert trained.declaration() == {**problem.model.tasks["topic"].declaration(), "ordinal": True}
 
 
 # Frozen layers.
 
 
+LONG_TEXTS = ["time " * 100 + word + " time" * 99 for word in ("good", "band")]
+
+
 def reviews(folder: Path, long: str, kind: str = "classification") -> Path:
     """A tasks file of texts of 200 words whose middle one is the label."""
-    rows = [["time " * 100 + word + " time" * 99, word] for word in ("good", "band") * 8]
-    lines = "".join(f"{text},{text},{label}\n" for text, label in rows)
-    (folder / "rows.csv").write_text(f"one,two,label\n{lines}")
-    columns = '["one", "two"]' if kind.startswith("pair") else '"one"'
-    declared = f'kind = "{kind}"\ntext = {columns}\nlabel = "label"\ntrain = "rows.csv"\ndev = "rows.csv"\n'
-    (folder / "tasks.toml").write_text(f'[tasks.review]\n{declared}long = "{long}"\n')
-    return folder / "tasks.toml"
+    texts = LONG_TEXTS * 8
+    review = {"kind": kind, "text": ["one", "two"] if "pair" in kind else "one", "label": "label", "long": long}
+    return tasks_file(folder, {"one": texts, "two": texts, "label": ["good", "band"] * 8}, review=review)
 
 
 @pytest.mark.parametrize("long", ["head", "middle", "windows"])
@@ -246,9 +236,8 @@ def test_long_texts_are_read_as_declared_from_training_to_prediction(run, tmp_pa
     model = MultitaskModel.load(artefact.folder, "cpu", "fp32")
     assert model.tasks["review"].long == long
     assert model.tasks["review"].kept().get("long", "head") == long
-    texts = [("time " * 100 + word + " time" * 99) for word in ("good", "band")]
-    found = [each.probabilities[model.tasks["review"].names[0]] for each in model.predict("review", texts)]
-    embeddings = torch.from_numpy(model.encoder.encode(texts, max_length=32, long=long))
+    found = [each.probabilities[model.tasks["review"].names[0]] for each in model.predict("review", LONG_TEXTS)]
+    embeddings = torch.from_numpy(model.encoder.encode(LONG_TEXTS, max_length=32, long=long))
     expected = model.head("review", embeddings).softmax(1)[:, 0].tolist()
     assert found == pytest.approx(expected, abs=1e-5)
     assert (found[0] != found[1]) == (long == "windows")

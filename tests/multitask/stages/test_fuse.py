@@ -26,6 +26,7 @@ from multitask.stages.settings import SUPERVISED, FuseConfig
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Update
 from tests.conftest import COURSE_TASKS, task_file
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import embedded, gradients, weights
 
 CONFIG = FuseConfig(replace(SUPERVISED, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
@@ -240,12 +241,10 @@ def test_defaults_name_the_tasks_of_the_report_that_are_declared():
 
 
 def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
-    rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{0}"\ntrain = "rows.jsonl"\n'
+    columns = {"text": [f"text {number}" for number in range(40)], "topic": ["a", "b"] * 20, "value": [*range(5)] * 8}
     kinds = {"topic": "classification", "value": "regression"}
-    (tmp_path / "tasks.toml").write_text("".join(declared.format(*item) for item in kinds.items()))
-    (line,) = run(varied(FuseConfig(), epochs=1), data=tmp_path / "tasks.toml").history()
+    tasks = {name: {"kind": kind, "text": "text", "label": name} for name, kind in kinds.items()}
+    (line,) = run(varied(FuseConfig(), epochs=1), data=tasks_file(tmp_path, columns, **tasks)).history()
     assert line["training"].keys() >= {"topic", "topic views", "value", "value views"}
 
 

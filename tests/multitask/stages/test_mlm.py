@@ -28,6 +28,7 @@ from multitask.stages.settings import MlmConfig, ShapeConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import MaskingConfig, OptimizerConfig
 from multitask.training.source import losses_of
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import weights
 
 CONFIG = MlmConfig(batch_size=8, pooling="mean", dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -93,18 +94,15 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(begun, data
 
 def test_texts_are_read_in_their_words_and_recorded_without(begun, tmp_path):
     """The two texts of a pair have different words."""
-    (tmp_path / "t.csv").write_text("q,a,y\n" + "".join(f"a film {i},a band {i},{i % 5}\n" for i in range(20)))
-    (tmp_path / "tasks.toml").write_text(
-        '[tasks.fit]\nkind = "cosine"\ntext = ["ask: {q}", "told: {a}"]\nlabel = "y"\nrange = [0, 4]\n'
-        'train = "t.csv"\ndev = "t.csv"\n'
-    )
-    problem = begun(replace(CONFIG, sources=("fit",), dev_share=0.0), data=tmp_path / "tasks.toml")
-    contents = [f"a {what} {i}" for what in ("film", "band") for i in range(20)]
-    read = [f"{word}: {text}" for word, text in zip(["ask"] * 20 + ["told"] * 20, contents, strict=True)]
+    films, bands = ([f"a {what} {i}" for i in range(20)] for what in ("film", "band"))
+    fit = {"kind": "pair_regression", "text": ["ask: {q}", "told: {a}"], "label": "y"}
+    data = tasks_file(tmp_path, {"q": films, "a": bands, "y": np.arange(20) % 5}, fit=fit)
+    problem = begun(replace(CONFIG, sources=("fit",), dev_share=0.0), data=data)
+    read = [*(f"ask: {text}" for text in films), *(f"told: {text}" for text in bands)]
     tokens = problem.training.tokens[0]
     expected = {tuple(ids) for ids in problem.begin.encoder.tokenizer.encode(read)}
     assert {tuple(tokens[row]) for row in range(len(tokens))} == expected
-    assert sorted(problem.sentences["mlm"][0]) == sorted(hash_sentences(contents))
+    assert sorted(problem.sentences["mlm"][0]) == sorted(hash_sentences([*films, *bands]))
 
 
 # Evaluation.

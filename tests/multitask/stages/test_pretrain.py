@@ -8,6 +8,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -37,6 +38,7 @@ from multitask.tasks.sources import pairs_of_labels
 from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import NegativesConfig, ObjectiveConfig, OptimizerConfig
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import embedded, gradients
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -122,41 +124,27 @@ def test_texts_that_are_cut_or_that_the_tokenizer_cannot_read_are_counted(load, 
 
 @pytest.mark.parametrize("partners", [None, 1])
 def test_a_tasks_texts_are_read_in_its_words_and_recorded_without(partners, load, tiny_encoder, tmp_path):
-    (tmp_path / "t.csv").write_text("q,c\n" + "".join(f"a film {i},x\na good time {i},y\n" for i in range(20)))
-    declared = (
-        '[tasks.topic]\nkind = "classification"\ntext = "time: {q}"\nlabel = "c"\ntrain = "t.csv"\ndev = "t.csv"\n'
-    )
-    (tmp_path / "tasks.toml").write_text(declared)
-    source = load("topic", replace(CONFIG, partners=partners), tmp_path / "tasks.toml")
     texts = [f"a {what} {i}" for i in range(20) for what in ("film", "good time")]
+    topic = {"kind": "classification", "text": "time: {q}", "label": "c"}
+    data = tasks_file(tmp_path, {"q": texts, "c": ["x", "y"] * 20}, topic=topic)
+    source = load("topic", replace(CONFIG, partners=partners), data)
     ids = load_tokenizer(str(tiny_encoder)).encode([f"time: {text}" for text in texts])
     first, second = ({tuple(column[row]) for row in range(len(source))} for column in source.columns)
     assert second <= first == set(map(tuple, ids))
     assert set(source.sentences[0].tolist()) == set(hash_sentences(texts).tolist())
 
 
-@pytest.mark.parametrize("kind", ["course", "cosine", "pair_regression"])
+@pytest.mark.parametrize("bounds", [{"kind": "cosine", "range": [1, 9]}, {"kind": "pair_regression"}], ids=str)
 @pytest.mark.parametrize("name", ["cosine", "cosent"])
-def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, load, tmp_path):
-    config, task = replace(CONFIG, objective=ObjectiveConfig(name)), "similarity"
-    rows = load_rows(load_tasks(data)["similarity"], "train")
-    low, high = 0, 5
-    if kind != "course":
-        low, high = (1, 9) if kind == "cosine" else (rows.gold.min() + 1, rows.gold.max() + 1)
-        bounds = "range = [1, 9]" if kind == "cosine" else ""
-        (tmp_path / "tasks.toml").write_text(
-            f'[tasks.scores]\nkind = "{kind}"\ntext = ["a", "b"]\nlabel = "score"\n{bounds}\n'
-            'train = "scores.jsonl"\ndev = "scores.jsonl"\n'
-        )
-        scores = (rows.gold + 1).tolist()
-        lines = [json.dumps({"a": a, "b": b, "score": s}) for a, b, s in zip(*rows.sentences, scores, strict=True)]
-        (tmp_path / "scores.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        data, task = tmp_path / "tasks.toml", "scores"
-    source = load(task, config, data)
-    shares = (rows.gold + (kind != "course") - low) / (high - low)
-    np.testing.assert_allclose(source.labels, shares, rtol=1e-6)
-    assert [len(column) for column in source.columns] == [64, 64]
-    views, batch = torch.randn(2, 8, 5), np.arange(20, 28)
+def test_scored_pairs_are_trained_on_shares_of_their_range(name, bounds, load, tmp_path):
+    scores = np.array([2.5, 7, 3, 8, 2, 6, 5, 4])
+    columns = {"a": [f"a film {n}" for n in range(8)], "b": [f"a band {n}" for n in range(8)], "score": scores}
+    data = tasks_file(tmp_path, columns, scores={"text": ["a", "b"], "label": "score", **bounds})
+    source = load("scores", replace(CONFIG, objective=ObjectiveConfig(name)), data)
+    low, high = bounds.get("range", (2, 8))
+    np.testing.assert_allclose(source.labels, (scores - low) / (high - low), rtol=1e-6)
+    assert [len(column) for column in source.columns] == [8, 8]
+    views, batch = torch.randn(2, 5, 5), np.arange(2, 7)
     expected = build_objective(name)(*views, labels=torch.from_numpy(source.labels[batch]))
     assert source.loss_of_views(views, batch)[0] == expected
 
@@ -440,11 +428,10 @@ def test_auxiliary_loss_adds_its_weighted_gradient(pretraining):
 
 
 def test_a_tasks_windows_are_read_beside_masked_words_too(problem, tmp_path):
-    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{'time ' * n}band,{n % 2}\n" for n in range(9, 90)))
-    declared = 'kind = "classification"\ntext = "text"\nlabel = "label"\ntrain = "rows.csv"\nlong = "windows"\n'
-    (tmp_path / "tasks.toml").write_text(f"[tasks.own]\n{declared}")
+    columns = {"text": ["time " * n + "band" for n in range(9, 90)], "label": np.arange(9, 90) % 2}
+    own = {"kind": "classification", "text": "text", "label": "label", "long": "windows"}
     config = replace(CONFIG, sources=("own",), mlm_weight=0.3, max_length=16, encoder_dropout=0.0, pooling="mean")
-    found = problem(pretrain, config, data=tmp_path / "tasks.toml")
+    found = problem(pretrain, config, data=tasks_file(tmp_path, columns, own=own))
     update = found.plan(0)[0]
     assert found.contrastive["own"].lengths[update[0].rows].max() > 2 * 16 * 4
     assert found.encoder.packed(found.contrastive["own"].inputs(update[0].rows).ids)[0].offsets.diff().max() == 16
@@ -563,45 +550,31 @@ def test_frozen_embeddings_stay_and_the_layers_learn(run, tiny_encoder):
     assert not {name for name in changed if "embeddings." in name}
 
 
-@pytest.mark.parametrize("partners", [1, 40])
-def test_partners_have_the_same_label_and_no_negative_has_it(partners, load, tiny_encoder, data):
-    source = load("sentiment", replace(CONFIG, partners=partners, train_limit=30))
-    _, rows = load_training_rows(load_tasks(data)["sentiment"])
-    label_of = dict(zip(rows.sentences[0], rows.labels, strict=True))
-    ids = {tuple(load_tokenizer(str(tiny_encoder)).encode([text])[0]): text for text in label_of}
-    pairs = [[ids[tuple(column[row])] for column in source.columns] for row in range(len(source))]
-    assert len(pairs) == 30 * partners
-    assert all(label_of[first] == label_of[second] for first, second in pairs)
-    assert all(first != second for first, second in pairs)
-    chosen = np.arange(0, len(pairs), partners)[:8]
-    excluded, _ = source._duplicates(chosen, torch.device("cpu"))
-    labels = np.array([label_of[pairs[row][0]] for row in chosen])
-    expected = (labels[:, None] == labels[None]) & ~np.eye(len(chosen), dtype=bool)
-    assert np.array_equal(excluded, expected)
+TAGS = ["a", "b", "c", "a|b", "", "b|c", "", "d"] * 2
 
 
 def tagged(folder: Path) -> Path:
-    """A tasks file: texts with any number of labels, and pairs with three classes."""
-    tags = ["a", "b", "c", "a|b", "", "b|c", "", "d"] * 2
-    rows = "".join(f"time {n},good band {n},{tag},{'enc'[n % 3]}\n" for n, tag in enumerate(tags))
-    (folder / "rows.csv").write_text(f"one,two,tags,nli\n{rows}")
-    files = 'train = "rows.csv"\ndev = "rows.csv"\n'
-    (folder / "tasks.toml").write_text(
-        f'[tasks.tags]\nkind = "multilabel"\ntext = "one"\nlabel = "tags"\nempty = "none"\n{files}'
-        f'[tasks.entails]\nkind = "pair_classification"\ntext = ["one", "also {{two}}"]\nlabel = "nli"\n{files}'
+    """A tasks file: texts with any number of labels or one of two, and pairs with three classes."""
+    rows = [(f"time {n}", f"good band {n}", tag, "xy"[n % 2], "enc"[n % 3]) for n, tag in enumerate(TAGS)]
+    return tasks_file(
+        folder,
+        dict(zip(("one", "two", "tags", "topic", "nli"), zip(*rows, strict=True), strict=True)),
+        tags={"kind": "multilabel", "text": "one", "label": "tags", "empty": "none"},
+        topic={"kind": "classification", "text": "one", "label": "topic"},
+        entails={"kind": "pair_classification", "text": ["one", "also {two}"], "label": "nli"},
     )
-    return folder / "tasks.toml"
 
 
 @pytest.mark.parametrize("partners", [1, 40])
-def test_partners_of_several_labels_share_one_and_no_negative_does(partners, load, tmp_path):
-    data = tagged(tmp_path)
-    task = load_tasks(data)["tags"]
+@pytest.mark.parametrize("name", ["tags", "topic"])
+def test_partners_share_a_label_and_no_negative_does(name, partners, load, tmp_path):
+    task = load_tasks(data := tagged(tmp_path))[name]
     rows = load_training_rows(task)[1].sentences[0]
-    tags = dict(zip(rows, ["a", "b", "c", "a|b", "", "b|c", "", "d"] * 2, strict=True))
+    tags = dict(zip(rows, TAGS if name == "tags" else "xy" * 8, strict=True))
     examples, _ = pairs_of_labels(task, partners, None)
     pairs = list(zip(*examples.sentences, strict=True))
     assert len(pairs) == 16 * partners
+    assert len(pairs_of_labels(task, partners, 9)[0]) == 9 * partners
 
     def alike(one: str, other: str) -> bool:
         return tags[one] == tags[other] == "" or bool(set(tags[one].split("|")) & set(tags[other].split("|")) - {""})
@@ -609,7 +582,7 @@ def test_partners_of_several_labels_share_one_and_no_negative_does(partners, loa
     assert all(alike(*pair) and pair[0] != pair[1] for pair in pairs)
     if partners == 40:  # everyone meets everyone with a common label
         assert set(pairs) == {(one, other) for one in rows for other in rows if one != other and alike(one, other)}
-    source = load("tags", replace(CONFIG, partners=partners), data)
+    source = load(name, replace(CONFIG, partners=partners), data)
     chosen = np.arange(0, len(pairs), partners)
     excluded, _ = source._duplicates(chosen, torch.device("cpu"))
     expected = [[i != j and alike(pairs[i][0], pairs[j][0]) for j in chosen] for i in chosen]
@@ -714,34 +687,24 @@ def test_a_collapsed_encoder_is_told_from_one_with_near_embeddings(stage, proble
 
 @pytest.fixture
 def own_pairs(tmp_path) -> Path:
-    """A tasks file: pairs with two classes, pairs with three, and sentences."""
+    """A tasks file: pairs with two classes, which as numbers are similarities; pairs with three; and sentences."""
     texts = [f"Sentence {word} about {topic}." for word in ("one", "two", "three") for topic in ("rain", "music")]
-    rows = [
-        f"{a},{b},{'yes' if a[-6:] == b[-6:] else 'no'},{['n', 'e', 'c'][(i + j) % 3]}\n"
-        for i, a in enumerate(texts)
-        for j, b in enumerate(texts)
-        if i < j
-    ]
-    (tmp_path / "pairs.csv").write_text("a,b,same,nli\n" + "".join(rows), encoding="utf-8")
-    declared = 'kind = "pair_classification"\ntext = ["a", "b"]\ntrain = "pairs.csv"\ndev = "pairs.csv"\n'
-    (tmp_path / "tasks.toml").write_text(
-        f'[tasks.same]\n{declared}label = "same"\nlabels = ["no", "yes"]\n[tasks.nli]\n{declared}label = "nli"\n'
-        '[tasks.topic]\nkind = "classification"\ntext = "a"\nlabel = "nli"\ntrain = "pairs.csv"\n',
-        encoding="utf-8",
+    rows = [(a, b, a[-6:] == b[-6:], "nec"[place % 3]) for place, (a, b) in enumerate(combinations(texts, 2))]
+    first, second, same, nli = zip(*rows, strict=True)
+    pair = {"text": ["a", "b"]}
+    return tasks_file(
+        tmp_path,
+        {"a": first, "b": second, "same": np.where(same, "yes", "no"), "near": np.int64(same), "nli": nli},
+        same={"kind": "pair_classification", "label": "same", "labels": ["no", "yes"], **pair},
+        nli={"kind": "pair_classification", "label": "nli", **pair},
+        near={"kind": "cosine", "label": "near", **pair},
+        topic={"kind": "classification", "text": "a", "label": "nli"},
     )
-    return tmp_path / "tasks.toml"
 
 
 @pytest.mark.parametrize("select", ["same", None])
 def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, own_pairs, select):
     name = select or "near"
-    if select is None:
-        near = (
-            '[tasks.near]\nkind = "cosine"\ntext = ["a", "b"]\nlabel = "same"\ntrain = "near.csv"\ndev = "near.csv"\n'
-        )
-        own_pairs.write_text(own_pairs.read_text() + near)
-        rows = (own_pairs.parent / "pairs.csv").read_text()
-        (own_pairs.parent / "near.csv").write_text(rows.replace(",yes,", ",1,").replace(",no,", ",0,"))
     # The saved model reads whole sentences, so they are what is scored, although the training reads their beginnings.
     artefact = run(replace(CONFIG, sources=("same",), select=select, epochs=2, max_length=5), data=own_pairs)
     lines = [line["scores"][name] for line in artefact.history()]
@@ -749,9 +712,9 @@ def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, o
     best = json.loads((artefact.folder / "best.json").read_text())
     assert list(best) == [name]
     encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
-    rows = [line.split(",") for line in (own_pairs.parent / "pairs.csv").read_text().splitlines()[1:]]
-    first, second = (encoder.encode([row[column] for row in rows], normalize=True) for column in (0, 1))
-    expected = spearmanr((first * second).sum(axis=1), [row[2] == "yes" for row in rows]).statistic
+    rows = pandas.read_csv(own_pairs.parent / "rows.csv")
+    first, second = (encoder.encode(list(rows[column]), normalize=True) for column in "ab")
+    expected = spearmanr((first * second).sum(axis=1), rows["near"]).statistic
     assert max(lines) == pytest.approx(expected, abs=1e-6)
 
 
@@ -784,11 +747,8 @@ def test_a_retrieval_set_of_ones_own_selects(run, own_pairs):
 @pytest.mark.parametrize(
     ("select", "problem"),
     [
-        ("nli", r"pairs\.csv: 3 classes cannot select; expected two"),
-        (
-            "topic",
-            r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, nli\) or add",
-        ),
+        ("nli", r"rows\.csv: 3 classes cannot select; expected two"),
+        ("topic", r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, nli, near"),
         (
             "sam",
             r"has no task sam, nor a folder sam with a retrieval set, which the best state is chosen on; name another",

@@ -35,6 +35,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.settings import OptimizerConfig
+from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import StageRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)
@@ -186,16 +187,15 @@ def test_scores_by_a_task_pool_as_asked(run, tuned, tiny_encoder, tmp_path):
 
 
 def test_scores_by_a_task_weigh_its_rows(run, run_stage, tmp_path):
-    (tmp_path / "rows.csv").write_text("text,label,w\n" + "".join(f"word{n} and,{n % 3},{n % 4}\n" for n in range(48)))
-    declared = (
-        '[tasks.stars]\nkind = "regression"\ntext = "text"\nlabel = "label"\nrange = [0, 2]\ntrain = "rows.csv"\n'
-    )
-    for name, more in (("plain", ""), ("weighted", 'weight = "w"\n')):
-        (tmp_path / f"{name}.toml").write_text(declared + more)
-    model = run_stage(finetune, replace(TUNED, tasks=("stars",)), data=tmp_path / "plain.toml")
-    config = replace(HALF, score="task", task="stars")
-    runs = [run(config, start=model.folder, data=tmp_path / f"{name}.toml") for name in ("plain", "weighted")]
-    plain, weighted = (np.load(found.folder / "scores.npz") for found in runs)
+    columns = {"text": [f"word{n} and" for n in range(48)], "label": np.arange(48) % 3, "w": np.arange(48) % 4}
+    stars = {"kind": "regression", "text": "text", "label": "label", "range": [0, 2]}
+    model = run_stage(finetune, replace(TUNED, tasks=("stars",)), data=tasks_file(tmp_path, columns, stars=stars))
+    found = []
+    for more in ({}, {"weight": "w"}):
+        data = tasks_file(tmp_path, columns, stars=stars | more)
+        pruned = run(replace(HALF, score="task", task="stars"), start=model.folder, data=data)
+        found.append(np.load(pruned.folder / "scores.npz"))
+    plain, weighted = found
     assert any(not np.array_equal(plain[name], weighted[name]) for name in plain.files)
 
 

@@ -244,10 +244,6 @@ def test_what_needs_bert_is_refused(case, folders, run_stage):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-            r"no \*.safetensors; save",
-        ),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "transformers cannot load it"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer.json; save the tokenizer"),
     ],

@@ -81,35 +81,18 @@ class Toy:
         """The gradients in the parameters."""
         return {name: parameter.grad for name, parameter in self.named().items()}
 
-    def reference(self, update: Update = UPDATE) -> dict[str, dict[str, Tensor | None]]:
+    def reference(self) -> dict[str, dict[str, Tensor]]:
         """Each task's gradient by the parameters' names, from one graph."""
-        terms = self.losses(update).terms
         trained = {name: parameter for name, parameter in self.named().items() if parameter.requires_grad}
-        return {
-            task: dict(
-                zip(
-                    trained,
-                    torch.autograd.grad(loss, list(trained.values()), allow_unused=True, retain_graph=True),
-                    strict=True,
-                )
-            )
-            for task, loss in terms.items()
-        }
+        found = {}
+        for task, loss in self.losses(UPDATE).terms.items():
+            gradients = torch.autograd.grad(loss, [*trained.values()], retain_graph=True, materialize_grads=True)
+            found[task] = dict(zip(trained, gradients, strict=True))
+        return found
 
-    def matrix(self, update: Update = UPDATE) -> NDArray[np.float64]:
+    def matrix(self) -> NDArray[np.float64]:
         """The tasks' gradients over shared parameters, [tasks, parameters]."""
-        found, named = self.reference(update), self.named()
-        return np.stack(
-            [
-                np.concatenate(
-                    [
-                        np.zeros(named[name].numel()) if own[name] is None else own[name].numpy().ravel()
-                        for name in SHARED
-                    ]
-                )
-                for own in found.values()
-            ]
-        )
+        return np.stack([torch.cat([own[name].ravel() for name in SHARED]) for own in self.reference().values()])
 
     def shared(self) -> NDArray[np.float64]:
         """The gradient in the shared parameters, [parameters]."""
