@@ -19,6 +19,7 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
+from multitask.data.messages import listed
 from multitask.evaluation.task_scores import score_tasks
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import embeddings_of, estimate, tune
@@ -128,10 +129,11 @@ def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: in
 
 
 def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> dict[str, RowNumbers]:
-    """The rows of each task that the training may read, in order: of large sets, few are trained."""
+    """The rows of each task that the training may read, in order: of large sets, few are trained.
+
+    Warns of tasks of which no step reads a row.
+    """
     rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
-    if config.conflicts_every is not None:  # draws rows that no epoch may have
-        return rows
     with torch.random.fork_rng([]):  # a scheduler may draw, and this one is not trained with
         scheduler = build_scheduler(config, PROCESSOR.device)
     found = {name: own[:0] for name, own in rows.items()}
@@ -140,7 +142,10 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
         found = {name: np.union1d(own, drawn[name]) for name, own in found.items()}
         if all(len(own) == len(rows[name]) for name, own in found.items()):
             break
-    return found
+    if idle := [name for name, own in found.items() if not len(own)]:
+        more = "take more epochs, or a larger epoch_size"
+        logger.warning("no step trains %s, as %s draws none of its rows; %s", listed(idle), config.scheduler, more)
+    return rows if config.conflicts_every is not None else found  # conflicts are of rows that no epoch may have
 
 
 def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:
@@ -172,7 +177,8 @@ class Finetuning(SourceTraining):
         if self.scheduler.ignores_weights and len({*self.scheduler.weights.values()}) > 1:
             name = config.scheduler.name
             logger.warning("the direction of the encoder's update does not depend on the tasks' weights with %s", name)
-        if config.regularisation.r_drop_weight and config.encoder_dropout == config.heads.dropout == 0:
+        drops = config.heads.dropout or (model.encoder.model.has_dropout and trains(model.encoder.model))
+        if config.regularisation.r_drop_weight and not drops:
             logger.warning("r_drop_weight has no effect without dropout, in the heads or within the encoder")
         if config.conflicts_every is not None and not trains(model.encoder.model):
             logger.warning("conflicts_every records nothing if freeze is encoder")
@@ -249,7 +255,8 @@ class Finetuning(SourceTraining):
             self.model.eval()
             for found in sets:
                 for name, rows in [*found.items()]:
-                    found[name] = replace(rows, embeddings=embeddings_of(self.encoder, rows))
+                    if rows.lengths.any():  # a scheduler that draws tasks may draw none of a small one
+                        found[name] = replace(rows, embeddings=embeddings_of(self.encoder, rows))
             sizes = self.config.matryoshka
             self.sources |= {name: TaskSource(self.model, name, rows, sizes) for name, rows in self.training.items()}
 

@@ -229,6 +229,16 @@ def test_every_scheduler_takes_the_regularised_losses(name, first_state):
     assert not found.outputs  # nothing keeps the graph
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"), [({"encoder_dropout": 0.0}, 1), ({"encoder_dropout": 0.1, "freeze": "encoder"}, 1), ({}, 0)]
+)
+def test_r_drop_without_dropout_is_warned_of(settings, warned, problem, caplog):
+    """A frozen encoder has none, whatever is asked for."""
+    changes = {"encoder_dropout": 0.1, "heads": HeadsConfig(dropout=0.0), "regularisation": PENALTIES, **settings}
+    problem(finetune, replace(THREE_TASKS, **changes))
+    assert sum("r_drop_weight has no effect" in message for message in caplog.messages) == warned
+
+
 @pytest.mark.parametrize("pairs", ["embeddings", "joint"])
 def test_pairs_are_regularised_however_they_are_read(pairs, run_stage):
     sharing = "shared_first_layer" if pairs == "embeddings" else "separate"

@@ -215,6 +215,16 @@ def test_only_rows_that_are_trained_are_tokenised(problem, scheduler):
     assert sum(map(len, planned.values())) < sum(SIZES.values())
 
 
+@pytest.mark.parametrize("conflicts_every", [None, 1])
+def test_a_task_that_is_never_drawn_is_named_and_has_no_embeddings_to_keep(conflicts_every, problem, caplog):
+    few = problem("proportional:alpha=10", freeze="encoder", epochs=2, conflicts_every=conflicts_every)
+    assert not rows_of([*few.plan(0), *few.plan(1)], "sentiment")
+    [line] = [message for message in caplog.messages if message.startswith("no step")]
+    assert line.startswith("no step trains sentiment, similarity, as proportional:alpha=10 draws none of its rows")
+    few.keep_embeddings()
+    assert few.training["paraphrase"].embeddings is not None
+
+
 def test_the_annotated_fields_of_a_scheduler_are_its_parameters():
     @register("front")
     class Front(Scheduler):
