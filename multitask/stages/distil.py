@@ -24,7 +24,7 @@ from multitask.data.messages import listed
 from multitask.models.estimates import embeddings_of, located, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.stages.finetune import Finetuning
+from multitask.stages.finetune import Finetuning, trains
 from multitask.stages.finetune import reads as reads_of_tasks
 from multitask.stages.finetune import summary as summary
 from multitask.stages.reads import rows_of, sources_of
@@ -113,6 +113,8 @@ class Distilling(Finetuning):
 
     def learn_from(self, teachers: Sequence[Weights], data: Path, config: TeachingConfig) -> None:
         """Put unlabelled rows and the teachers' estimates of all rows into the tasks' sources."""
+        if config.embedding_loss != "none" and not trains(self.encoder.model):
+            raise InputError("embedding_loss has no effect on a frozen encoder; leave it out")
         sources = self._with_further_rows(data, config)
         estimates: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time

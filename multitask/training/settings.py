@@ -154,9 +154,9 @@ class NegativesConfig:
     """Sentences with at least this cosine may be false negatives (arXiv 2205.00656). For unlike."""
 
     def __post_init__(self) -> None:
-        for name in ("negatives_kept", "false_negative_cosine"):
-            if self.negatives == "all" and getattr(self, name) != getattr(NegativesConfig, name):
-                raise InputError(f"{name} has no effect with negatives = all; choose other negatives")
+        for name, kinds in {"negatives_kept": ("random", "hardest"), "false_negative_cosine": ("unlike",)}.items():
+            if self.negatives not in kinds and getattr(self, name) != getattr(NegativesConfig, name):
+                raise InputError(f"{name} has no effect with negatives = {self.negatives}; choose {' or '.join(kinds)}")
 
 
 @settings

@@ -248,6 +248,8 @@ def test_teachers_that_do_not_fit(run_stage, tuned, joint, tiny_encoder):
             run_stage(distil, config, start=[tiny_encoder, *(run.folder for run in teachers)], folder="refused")
 
     refused("distillation without a teacher")
+    frozen = replace(CONFIG, freeze="encoder", teaching=TeachingConfig(embedding_loss="mse"))
+    refused("embedding_loss has no effect on a frozen encoder; leave it out", frozen, tuned)
     refused("no teacher has the task paraphrase", replace(CONFIG, tasks=TASKS), tuned)
     joint_only = replace(CONFIG, tasks=("paraphrase",), teaching=TeachingConfig(embedding_loss="mse"))
     refused("embedding_loss: student and first teacher read no task", joint_only, joint)

@@ -219,9 +219,13 @@ def test_one_negative_pair_has_the_bounded_loss_of_infonce(labelled):
     torch.testing.assert_close(*(torch.autograd.grad(loss, views) for loss in losses))
 
 
-@pytest.mark.parametrize("negatives", ["random", "hardest", "unlike"])
-def test_negative_pairs_count_whatever_the_other_negatives_are(negatives, labelled):
-    source = labelled("mpt", sampling=NegativesConfig(negatives, 1, -1.0))
+@pytest.mark.parametrize(
+    "sampling",
+    [NegativesConfig("random", 1), NegativesConfig("hardest", 1), NegativesConfig("unlike", false_negative_cosine=-1)],
+    ids=str,
+)
+def test_negative_pairs_count_whatever_the_other_negatives_are(sampling, labelled):
+    source = labelled("mpt", sampling=sampling)
     source.loss_of_views(random_views(7), np.arange(7))
     excluded = source.compared[3]  # of two positive pairs, then of five first and five second sentences
     for row, both in enumerate(zip(range(2, 7), range(7, 12), strict=True)):
