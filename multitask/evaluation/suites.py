@@ -137,7 +137,7 @@ def evaluate_suites(
         encoder: what embeds.
         name: the user's name of the encoder.
         folder: SentEval's data folder; with `split`, a retrieval set of one's own, see `read_retrieval`.
-        limit: score about this many rows of each task, the same ones every time; None for all.
+        limit: score about this many rows of each published task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
         dimensions: also score the first so many numbers of each embedding.

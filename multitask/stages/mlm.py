@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
@@ -146,7 +145,5 @@ def _from_scratch(begin: StartModel, shape: ShapeConfig, sentences: list[str]) -
 def _split(sentences: list[str], config: MlmConfig) -> tuple[list[str], list[str]]:
     """Split different sentences, in a fixed random order, into training and dev."""
     order = generator(0, "held-out sentences").permutation(len(sentences))  # the same split for every seed
-    cut = len(sentences) - round(config.dev_share * len(sentences))
-    if cut < 1:
-        raise InputError(f"sources {', '.join(config.sources)}: no sentence to train on; lower --dev-share")
+    cut = len(sentences) - round(config.dev_share * len(sentences))  # at least one, as the share is at most 1/2
     return [sentences[i] for i in order[:cut]], [sentences[i] for i in order[cut:]]
