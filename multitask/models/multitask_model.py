@@ -317,6 +317,8 @@ def tasks_for(model: MultitaskModel, width: int | None, tasks: Sequence[str] | N
 
     Raises InputError if one of them does not.
     """
+    if isinstance(tasks, str):
+        raise InputError(f'tasks is "{tasks}"; expected a list of names')
     kind = "pairs of sentences" if width == 2 else "sentences"
     fitting = [name for name, task in model.tasks.items() if width in (None, len(task.files.text))]
     for name in tasks or ():

@@ -187,6 +187,7 @@ def test_no_rows_give_no_predictions(model):
         (SINGLES, ["similar"], "similar reads pairs of sentences, not sentences"),
         (PAIRS, ["topic"], "topic reads sentences, not pairs of sentences"),
         (SINGLES, ["sentiment"], 'the model has no task "sentiment"; it has topic, tags'),
+        (SINGLES, "topic", 'tasks is "topic"; expected a list of names'),
         ("A gem.", None, "expected a list of sentences"),
         (["A gem.", 3], None, "row 1 is 3; expected text"),
         ([("a", "b", "c")], None, "row 0"),

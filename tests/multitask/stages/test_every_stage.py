@@ -186,13 +186,6 @@ THREE_TASKS = FinetuneConfig(MAIN_TASKS, epochs=2, batch_size=8, epoch_size=16, 
 PENALTIES = RegularisationConfig(smart_weight=2.0, smart_radius=0.05, r_drop_weight=1.5)
 
 
-def test_what_is_off_changes_nothing(run_stage):
-    off = replace(THREE_TASKS, regularisation=RegularisationConfig(smart_radius=0.5))
-    plain, other = run_stage(finetune, THREE_TASKS), run_stage(finetune, off)
-    assert weights(plain) == weights(other)
-    np.testing.assert_equal(history(plain), history(other))
-
-
 @pytest.fixture(scope="module")
 def first_state(tiny_encoder, small_data) -> Callable[[FinetuneConfig], Finetuning]:
     """The first state of a training without dropout. All have the same encoder."""
