@@ -23,9 +23,10 @@ from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import TextCounts
+from multitask.data.messages import logger
 from multitask.data.messages import reason as cause
 from multitask.models.compute_in_batches import check_dimensions, texts_to_embed
-from multitask.models.model_folder import stored_pooling
+from multitask.models.model_folder import POOLING, stored_pooling
 from multitask.models.settings import Pooling
 from multitask.models.transformers_model import loading_reports, refuse_lacking
 
@@ -78,6 +79,8 @@ def beyond_encoder(folder: Path) -> str | None:
     for name, key in CHANGES:
         if (folder / name).is_file() and (value := read_json(folder / name, dict).get(key)):
             return f"{folder / name}: {key} is {value!r}"
+    if read_json(folder / POOLING, dict).get("include_prompt", True) is False:
+        return f"{folder / POOLING}: include_prompt is False"
     return None
 
 
@@ -119,6 +122,11 @@ class SentenceTransformersEncoder:
         for report in reports:
             refuse_lacking(report, folder)
         refuse_not_finite(model.state_dict(), folder)
+        if not all(getattr(module, "include_prompt", True) for module in model):
+            logger.warning(
+                "%s: its mean leaves out its own default prompt, but counts given words (--column or `prompt`)",
+                name,
+            )
         if pooling != "auto":
             _set_pooling(model, pooling, name)
         files = {path for pattern in PATTERNS for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}

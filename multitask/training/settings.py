@@ -130,6 +130,10 @@ class RegularisationConfig:
     """R-Drop (arXiv 2106.14448): weight of how far apart the outputs of two passes with different dropout are. 0
     switches it off. It needs dropout, in the heads or within the encoder."""
 
+    def __post_init__(self) -> None:
+        if self.smart_weight == 0 and self.smart_radius != RegularisationConfig.smart_radius:
+            raise InputError("smart_radius has no effect with smart_weight = 0; set smart_weight, too")
+
 
 @settings
 class MaskingConfig:

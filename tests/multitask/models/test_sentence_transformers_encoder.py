@@ -145,6 +145,18 @@ def test_given_words_take_the_place_of_the_models_own(tiny_encoder, tmp_path):
     assert abs(own - given).max() > 1e-3
 
 
+def test_a_mean_that_leaves_out_the_models_own_words_counts_given_ones_and_says_so(tiny_encoder, tmp_path, caplog):
+    model = SentenceTransformer(
+        modules=transformer_and_pooling(tiny_encoder), prompts={"query": "a man "}, default_prompt_name="query"
+    )
+    model.set_pooling_include_prompt(False)
+    model.save(str(tmp_path))
+    encoder, peer = load_encoder(tmp_path, **EXACT), SentenceTransformer(str(tmp_path), device="cpu")
+    assert "leaves out its own default prompt, but counts given words" in caplog.text
+    np.testing.assert_allclose(encoder.encode(SENTENCES), own := peer.encode(SENTENCES), atol=1e-6)
+    assert abs(encoder.encode(SENTENCES, prompt="a man {text}") - own).max() > 1e-3
+
+
 def test_words_of_a_template_take_the_place_of_the_models_own(tiny_encoder, tmp_path, monkeypatch):
     """A model that adds nothing by default finds the same; of columns without words, it finds other texts."""
     modules, found = transformer_and_pooling(tiny_encoder), {}
@@ -181,6 +193,7 @@ OBSTACLES = {
     "pools by max": change("1_Pooling/config.json", pooling_mode_mean_tokens=False, pooling_mode_max_tokens=True),
     "pools by cls and mean": change("1_Pooling/config.json", pooling_mode=["cls", "mean"]),
     "do_lower_case is True": change("sentence_bert_config.json", do_lower_case=True),
+    "include_prompt is False": change("1_Pooling/config.json", include_prompt=False),
     "default_prompt_name is 'query'": change("config_sentence_transformers.json", default_prompt_name="query"),
     "modules.json: expected a list of modules": lambda folder: write_json(folder / "modules.json", [{"type": "x"}]),
     "config.json: no such file": lambda folder: (folder / "config.json").unlink(),
