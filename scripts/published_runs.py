@@ -10,6 +10,7 @@ task, example, label, prediction).
 import argparse
 import json
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from minbert.files import atomic_file, read_arrays, read_text, write_text
 from multitask.base.runs import DONE, Run, check_names
 from multitask.cli.main import exit_code
 from multitask.data.messages import reason
-from multitask.experiments.grid_frames import answer_frame, write_answers
+from multitask.experiments.grid_frames import answer_frame, read_answers, write_answers
 
 PUBLISHED = Path(__file__).parents[1] / "docs" / "studies" / "results" / "runs"
 ANSWERS = "predictions.npz"
@@ -56,22 +57,28 @@ def pack(folder: Path, file: Path, **pages: int) -> None:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Write the runs of two frames into a folder. Raises InputError for another file."""
+    """Write the runs of two frames into a folder, but for those that are complete there, perhaps with their models.
+
+    Raises InputError for another file, before anything is written.
+    """
     try:
         frame = pandas.read_parquet(file, columns=["run", "file", "text"])
     except ValueError as error:
         raise InputError(f"{file}: no file of runs ({reason(error)})") from None
     check_names(filter(None, frame.run), file)
-    files = {(one.run, one.file): one.text for one in frame.itertuples()}
+    answers = read_answers(answers_of(file))
+    complete = {run for run in frame.run.unique() if run and Run(folder / run).done}
+    files = {(one.run, one.file): one.text for one in frame[~frame.run.isin(complete)].itertuples()}
     for run, name in files:
         if name not in (DONE, ANSWERS):
             write_text(folder / run / name, files[run, name])
-    for run, answers in pandas.read_parquet(answers_of(file)).groupby("run", sort=False):
-        kinds, arrays = json.loads(files[str(run), ANSWERS]), dict[str, Any]()
-        for task, rows in answers.groupby("task", sort=False):
-            for name, values in ((f"{task}_labels", rows.label), (f"{task}_predictions", rows.prediction)):
-                arrays[name] = values.to_numpy().astype(kinds[name])
-        np.savez(folder / str(run) / ANSWERS, **arrays)
+    arrays: dict[str, dict[str, Any]] = defaultdict(dict)
+    for (run, task), both in ((key, both) for key, both in answers.items() if key[0] not in complete):
+        kinds = json.loads(files[run, ANSWERS])
+        named = zip((f"{task}_labels", f"{task}_predictions"), both, strict=True)
+        arrays[run] |= {name: values.astype(kinds[name]) for name, values in named}
+    for run, of_run in arrays.items():
+        np.savez(folder / run / ANSWERS, **of_run)
     for run in [run for run, name in files if name == DONE]:
         Run(folder / run).finish(float(files[run, DONE]))
 

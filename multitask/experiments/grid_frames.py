@@ -255,7 +255,7 @@ class GridFrames:
         if about.get(b"version") != FRAME_VERSION:
             raise InputError(f"{scores}: written by another version")
         record: PresetRecord = read_as(PresetRecord, about[b"record"].decode(), scores)
-        arrays = _read_answers(answers) if answers is not None else {}
+        arrays = read_answers(answers) if answers is not None and answers.is_file() else {}
         return cls(record, tuple(_read_runs(found, arrays, scores)))
 
     def save(self, folder: Path) -> None:
@@ -345,11 +345,10 @@ def _read_runs(found: pyarrow.Table, arrays: Mapping[tuple[str, str], Any], path
         history = tuple({"step": step, "numbers": measured} for step, measured in numbers.items())
         result = RunResult(**vars(facts), numbers=own, history=history)
         answered = {}
-        for task, (label, prediction, width) in result.kinds.items():
+        for task, (*kinds, _) in result.kinds.items():
             if (facts.evaluated, task) in arrays:
-                both = zip(arrays[facts.evaluated, task], (label, prediction), strict=True)
-                shape = (-1,) if width == 1 else (-1, width)
-                answered[task] = tuple(values.astype(kind).reshape(shape) for values, kind in both)
+                both = zip(arrays[facts.evaluated, task], kinds, strict=True)
+                answered[task] = tuple(values.astype(kind) for values, kind in both)
         yield result.with_answers(answered) if answered else result
 
 
@@ -372,10 +371,11 @@ def write_answers(file: Path, frames: Iterable[pandas.DataFrame], **pages: int) 
         parquet.write_table(table, temporary, compression="zstd", **{"compression_level": 9, **how, **pages})
 
 
-def _read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
-    """Labels and predictions by run and task."""
-    if not file.is_file():
-        return {}
-    frame = _read_frame(file, ANSWER).to_pandas()
-    found = frame.groupby(["run", "task"], observed=True, sort=False)
-    return {key: (answers.label.to_numpy(), answers.prediction.to_numpy()) for key, answers in found}
+def read_answers(file: Path) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Labels and predictions by run and task, [examples] or [examples, labels]. Raises InputError for another file."""
+    found = {}
+    for key, answers in _read_frame(file, ANSWER).to_pandas().groupby(["run", "task"], observed=True, sort=False):
+        width = len(answers) // answers.example.nunique()
+        shape = -1 if width == 1 else (-1, width)
+        found[key] = (answers.label.to_numpy().reshape(shape), answers.prediction.to_numpy().reshape(shape))
+    return found

@@ -1,16 +1,20 @@
-"""What a grid has computed is packed, however it ends."""
+"""What a grid has computed is packed, however it ends, and unpacked as it was."""
 
 import errno
 import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from minbert.errors import InputError
+from minbert.files import read_arrays, write_json
 from multitask.base.errors import Interrupted
+from multitask.base.runs import Run
 from multitask.experiments.table_definitions import RecordedRun
 from scripts import gpu_grid
-from scripts.published_runs import unpack
+from scripts.published_runs import answers_of, pack, unpack
 from tests.studies.synthetic import write_store
 
 
@@ -68,3 +72,43 @@ def test_a_grid_that_is_stopped_before_its_first_record_says_so(tmp_path, monkey
     monkeypatch.setattr(gpu_grid, "run_preset", run)
     with pytest.raises(Interrupted):
         gpu_grid.main()
+
+
+@pytest.fixture
+def packed(tmp_path) -> Path:
+    """The file of a run whose examples have three labels each."""
+    run = tmp_path / "runs" / "ensemble-run-0123456789abcdef"
+    for name in ("config", "inputs", "best"):
+        write_json(run / f"{name}.json", {})
+    labels = np.arange(12).reshape(4, 3)
+    np.savez(run / "predictions.npz", tags_labels=labels, tags_predictions=labels / 12)
+    Run(run).finish()
+    pack(tmp_path / "runs", tmp_path / "packed.parquet")
+    return tmp_path / "packed.parquet"
+
+
+def test_answers_of_several_labels_a_row_are_unpacked_as_they_were(packed, tmp_path):
+    unpack(packed, tmp_path / "new")
+    expected, found = (read_arrays(next((tmp_path / runs).glob("*/predictions.npz"))) for runs in ("runs", "new"))
+    np.testing.assert_equal(found, expected)
+    assert {name: array.dtype for name, array in found.items()} == {
+        name: array.dtype for name, array in expected.items()
+    }
+
+
+def test_a_complete_run_keeps_its_model(packed, tmp_path):
+    run = next((tmp_path / "runs").glob("*/"))
+    (run / "checkpoints" / "model").mkdir(parents=True)
+    (run / "checkpoints" / "model" / "model.safetensors").write_bytes(b"weights")
+    write_json(run / "best.json", {"overall": "model"})
+    Run(run).finish()
+    unpack(packed, tmp_path / "runs")
+    assert [*Run(run).kept_models()] == ["overall"]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("no table")])
+def test_a_file_whose_answers_are_lost_is_refused_and_nothing_is_written(packed, tmp_path, damage):
+    damage(answers_of(packed))
+    with pytest.raises(InputError, match=r"packed-answers\.parquet: no"):
+        unpack(packed, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
