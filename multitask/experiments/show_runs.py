@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 import pandas
@@ -117,8 +118,10 @@ def run_page(entry: Entry) -> str:
         parts.append(f"{aligned(lines, left=2)}\n{note}")
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
         parts.append(scores_table(history))
-    if scored := _scored(entry.artefact):
-        parts.append(intervals_table(scored.answers))
+    if evaluations := _evaluations(entry.artefact):
+        latest, *others = evaluations
+        note = f"\n(of {latest.evaluated}, the latest of {len(evaluations)} evaluations)" if others else ""
+        parts.append(intervals_table(latest.answers) + note)
     state, needed_by, date, size = entry.shown()
     return "\n\n".join([*parts, f"{folder}: {state}, {date}, {size}, needed by: {needed_by}"])
 
@@ -140,40 +143,47 @@ def _made_from(run: Run) -> list[list[str]]:
     return [[str(name), plain(str(value))] for name, value in shown.items()]
 
 
-def _scored(run: Run) -> RunResult | None:
-    """The dev answers of a run: of its evaluation, its own or one that lies next to it; None without."""
+def _evaluations(run: Run) -> list[RunResult]:
+    """The dev answers of a run, its own or those of its evaluations that lie next to it, the latest first."""
     parents, folders = [run.folder.name.rpartition("-")[2]], [run.folder]
-    for path in sorted(run.folder.parent.glob("evaluate-*/inputs.json")):
+    for path in run.folder.parent.glob("evaluate-*/inputs.json"):
         folders += [path.parent] if read_json(path, dict).get("parents") == parents else []
-    evaluated = next((folder.name for folder in folders if (folder / "evaluation.json").is_file()), None)
-    facts = evaluated and RunFacts("", "", 0, run.folder.name, evaluated)
-    return RunResult.read(run.folder.parent, facts) if facts else None
+    ended = [one for one in map(Run, folders) if one.done and (one.folder / "evaluation.json").is_file()]
+    ended.sort(key=lambda one: (one.folder / DONE).stat().st_mtime_ns, reverse=True)
+    facts = (RunFacts("", "", 0, run.folder.name, one.folder.name) for one in ended)
+    return [RunResult.read(run.folder.parent, of_one) for of_one in facts]
 
 
-def _scored_now(run: Run) -> RunResult | None:
-    """The same, from an evaluation that is made now where there is none; None where that cannot be, with a warning."""
-    if (found := _scored(run)) is not None or not run.done:
+def _evaluated_now(run: Run) -> list[RunResult]:
+    """The same, with an evaluation that is made now where there is none; empty if that cannot be, with a warning."""
+    if (found := _evaluations(run)) or not run.done:
         return found
     try:
         run_stage(ON_DEV, run.folder, data_for(run.folder, None).path, None, RunOptions(runs=run.folder.parent))
     except InputError as error:
         logger.warning("no differences of %s: %s", run.folder, error)
-    return _scored(run)
+    return _evaluations(run)
 
 
 def _differences(runs: Sequence[Run]) -> str:
-    """A line for each score of each run minus that of the first, with its interval over the rows of their dev set."""
-    first, *others = scored = [_scored_now(run) for run in runs]
-    samples = Samples([result for result in scored if result is not None])
+    """A line for each score of each run minus that of the first, with its interval over the rows of their dev set.
+
+    Of several evaluations of a run, the one that shares most dev sets with the first run's, or the latest of these.
+    """
+    first_evaluations, *others = scored = [_evaluated_now(run) for run in runs]
+    samples = Samples([result for evaluations in scored for result in evaluations])
+
+    def shared(pair: tuple[RunResult, RunResult]) -> list[str]:
+        dev_sets = [{task: samples.dev_set(result, task) for task in result.answers} for result in pair]
+        return [task for task in dev_sets[0] if dev_sets[0][task] == dev_sets[1].get(task)]
+
     found: dict[tuple[str, str], Uncertain] = {}
-    for place, other in enumerate(others, start=2):
-        if first is None or other is None:
+    for place, evaluations in enumerate(others, start=2):
+        pairs_of_evaluations = [*product(first_evaluations, evaluations)]
+        if not pairs_of_evaluations:
             continue
-        same = [
-            task
-            for task in first.answers
-            if task in other.answers and samples.dev_set(first, task) == samples.dev_set(other, task)
-        ]
+        first, other = best = max(pairs_of_evaluations, key=lambda pair: len(shared(pair)))
+        same = shared(best)
         pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
         higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
         overall = {OVERALL: [SampledScores.mean_of(scores) for scores in zip(*higher, strict=True)]} if higher else {}

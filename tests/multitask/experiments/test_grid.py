@@ -224,6 +224,27 @@ def test_runs_are_compared_on_the_same_dev_rows(runs, capsys):
     np.testing.assert_allclose([low, high], expected, atol=1.01 / len(right[0]))
 
 
+def test_of_several_evaluations_the_latest_is_shown_and_those_on_one_dev_set_are_compared(runs, capsys):
+    trained = sorted(runs.glob("finetune-*"))
+    key = trained[1].name.rpartition("-")[2]
+    [first] = (path for path in runs.glob("evaluate-*") if read_json(path / "inputs.json")["parents"] == [key])
+    other = Path(shutil.copytree(first, runs / "evaluate-a-0123456789abcdef"))  # the first by its name
+    with np.load(other / "predictions.npz") as arrays:
+        changed = {**arrays, "sentiment_labels": 1 - arrays["sentiment_labels"]}
+    np.savez(other / "predictions.npz", **changed)
+    Run(other).finish()
+
+    def shown(*named: Path) -> str:
+        assert main(["experiments", "show", *map(str, named)]) == 0
+        return capsys.readouterr().out
+
+    assert "\nsentiment   2 - 1 " in shown(*trained)
+    for latest, earlier in ((other, first), (first, other)):
+        os.utime(latest / "DONE", (1, 1))
+        os.utime(earlier / "DONE", (0, 0))
+        assert f"(of {latest.name}, the latest of 2 evaluations)" in shown(trained[1])
+
+
 def test_a_damaged_run_is_nobodys_result(recipes, runs):
     path = next(runs.glob("finetune-*/checkpoints/*/model.safetensors"))
     content = bytearray(path.read_bytes())
