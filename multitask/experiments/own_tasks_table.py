@@ -10,7 +10,7 @@ import torch
 from minbert.errors import InputError
 from multitask.base.choices_with_parameters import parameters
 from multitask.base.runs import Weights
-from multitask.experiments.table_definitions import OWN_TASKS, START_NOTES, Experiment, Node, Preset, Row, experiment
+from multitask.experiments.table_definitions import OWN_TASKS, Experiment, Node, Preset, Row, experiment, notes_on_start
 from multitask.stages.settings import FinetuneConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
@@ -36,8 +36,7 @@ def tasks_preset(tasks_file: Path, start: str, settings: FinetuneConfig, schedul
         raise InputError(f"{tasks_file}: a table compares two or more tasks; for one use `multitask finetune`")
     settings = replace(settings, tasks=tuple(tasks), epoch_size=settings.epoch_size or min(sizes))
     table = _table(tasks_file, Weights(start), settings, tasks, _fitting(settings, schedulers))
-    notes = tuple(note for name, note in START_NOTES.items() if name == start.lower())
-    return Preset(OWN_TASKS, Weights(start), tasks_file, (table,), notes, predicted=(settings.tasks,))
+    return Preset(OWN_TASKS, Weights(start), tasks_file, (table,), notes_on_start(start), predicted=(settings.tasks,))
 
 
 def _table(

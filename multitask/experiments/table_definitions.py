@@ -196,6 +196,12 @@ START_NOTES = {
 }
 """What a reader of scores must know, by the name of the start weights."""
 
+
+def notes_on_start(start: str) -> tuple[str, ...]:
+    """What a reader must know of start weights, also where they are called by their folder or hub id."""
+    return tuple(note for name, note in START_NOTES.items() if name == Path(start).name.lower())
+
+
 SCORED_BY = ("evaluate", "suites", "ensemble")
 """Stages whose runs hold a row's scores and predictions. Ensembles are their own evaluation; simulations have none."""
 
@@ -274,10 +280,12 @@ class PresetRecord:
 
         Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
         """
-        if any(
-            getattr(earlier, attribute) != getattr(self, attribute)
-            for attribute in ("start", "data", "notes", "format_version")
-        ):
+
+        def inputs(record: PresetRecord) -> tuple[object, ...]:
+            """However their paths are spelled."""
+            return Path(record.start).resolve(), Path(record.data).resolve(), record.notes, record.format_version
+
+        if inputs(earlier) != inputs(self):
             return self
         own = {table.key for table in self.tables}
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from minbert.errors import InputError
 from multitask.base.runs import Weights
-from multitask.experiments.table_definitions import START_NOTES, Experiment, Preset
+from multitask.experiments.table_definitions import Experiment, Preset, notes_on_start
 from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import REPORT_SETTINGS, SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig, SuitesConfig
@@ -202,7 +202,7 @@ ONLY: dict[PresetName, tuple[str, ...]] = {
 FIXED = {"best", "best-base", "defaults"}
 """Tables of the multi-task report's study whose trainings have settings of their own."""
 
-# What a reader of scores must know, by the name of the preset, the start weights or the data.
+# What a reader of scores must know, by the name of the preset, and of the bundled data.
 _FEWER = (
     "Training data is sub-sampled, epochs are fewer and learning rates are larger than the papers'. Compare "
     "orderings with those of the papers, not scores."
@@ -217,10 +217,11 @@ NOTES = {
     "small": f"{_FEWER} {_MASKED}",
     "medium": f"Learning rates are larger than the papers', and trainings shorter: a thousand optimiser steps of each "
     f"fine-tuning. {_MASKED}",
-    **START_NOTES,
-    "data/sample": "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the "
-    "scores show only that everything works and that a model learns.",
 }
+SAMPLE_NOTE = (
+    "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the scores show only "
+    "that everything works and that a model learns."
+)
 
 
 def load_preset(
@@ -260,13 +261,13 @@ def load_preset(
 
 def preset_of(name: str, recipes: Recipes, experiments: Sequence[Experiment]) -> Preset:
     """A preset that runs some of the tables."""
-    about = (str(recipes.data), recipes.start.name.lower(), name)
+    of_data = SAMPLE_NOTE if recipes.data.resolve() == SAMPLE.data.resolve() else None
     return Preset(
         name,
         recipes.start,
         recipes.data,
         tuple(experiments),
-        notes=tuple(NOTES[topic] for topic in about if topic in NOTES),
+        notes=tuple(filter(None, (of_data, *notes_on_start(recipes.start.name), NOTES.get(name)))),
         order=tuple(experiment.table.key for experiment in all_experiments(recipes)),
         predicted=(MAIN_TASKS, ("reviews",)),
         next_step="on real data: multitask data fetch, then multitask experiments run small"

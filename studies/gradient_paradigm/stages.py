@@ -17,7 +17,7 @@ class SimulationConfig:
 
     grid: Annotated[int, Field(ge=10, le=10**4)] = 100
     """Values of the mean angle of positives, and of negatives, in each map."""
-    batches: Annotated[int, Field(ge=1, le=10**6)] = 1000
+    batches: Annotated[int, Field(ge=2, le=10**6)] = 1000
     """Simulated batches for each value."""
     batch_size: Annotated[int, Field(ge=2, le=10**6)] = 128
     """The number of an anchor's candidates: its positive and its negatives."""

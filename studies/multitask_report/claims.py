@@ -163,9 +163,10 @@ LEAST_EVALUATIONS = 10
 
 
 def until_best(run: RunResult) -> float | None:
-    """The share of a training until its best evaluation, by Overall. None with few evaluations."""
+    """The share of a training until its best evaluation, by Overall. None with few evaluations, or no defined score."""
     curve = run.curve(OVERALL)
-    return float(np.nanargmax(curve) + 1) / len(curve) if len(curve) >= LEAST_EVALUATIONS else None
+    tells = len(curve) >= LEAST_EVALUATIONS and not np.isnan(curve).all()
+    return float(np.nanargmax(curve) + 1) / len(curve) if tells else None
 
 
 def soon_best(results: ClaimResults) -> Statement:

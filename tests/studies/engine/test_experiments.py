@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -15,6 +16,7 @@ from multitask.experiments.table_definitions import Node, PresetRecord, Row, Stu
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments
+from tests.conftest import ROOT
 from tests.studies.synthetic import TABLES, write_store
 
 NUMBERED = [str(number) for number in range(1, 11)]
@@ -98,6 +100,17 @@ def test_a_preset_runs_all_tables_but_those_on_request(name):
     assert keys(name) == [e.table.key for e in all_experiments(PRESETS[name]) if not e.on_request]
     assert {*NUMBERED, "reviews", "figure2"} <= set(keys(name))
     assert not {"schedulers", "objectives", "best", "sparsity", "objectives-suites"} & set(keys(name))
+
+
+def test_a_warning_does_not_depend_on_how_data_and_start_are_spelled(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    usual = load_preset("sample").notes
+    assert [note.split()[:4] for note in usual[:2]] == [
+        ["The", "data", "is", "the"],
+        ["The", "start", "weights,", "all-MiniLM-L6-v2,"],
+    ]
+    assert load_preset("sample", "sentence-transformers/all-MiniLM-L6-v2", ROOT / "data" / "sample").notes == usual
+    assert load_preset("sample", "elsewhere", Path("data")).notes == usual[2:]
 
 
 @pytest.mark.parametrize("name", ["best", "best-base"])

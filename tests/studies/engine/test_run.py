@@ -169,6 +169,8 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes, preset, tmp_path):
     assert PresetRecord.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
 
     other = replace(recipes, data=shutil.copytree(recipes.data, tmp_path / "data"))
+    spelled = replace(earlier, data=f"{earlier.data}/../{recipes.data.name}")
+    assert spelled.with_tables_of(united, tmp_path, ["1", "2"]).tables == united.tables
     for elsewhere in (replace(earlier, start="other-weights"), replace(earlier, notes=("fewer epochs",))):
         assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
     assert run(preset_of(other, first), tmp_path) == PresetRecord.read(tmp_path, "sample")

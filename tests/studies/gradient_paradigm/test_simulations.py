@@ -144,6 +144,11 @@ def test_the_command_prints_claims_and_draws_the_same_figures_every_time(runs, c
     assert {path: path.read_bytes() for path in write_figures(folder)} == drawn
 
 
+def test_a_mean_of_one_batch_has_no_error_and_is_refused(tmp_path, capsys):
+    assert main(["simulate", "--runs", str(tmp_path), "--batches", "1"]) == 2
+    assert "--batches" in capsys.readouterr().err
+
+
 # Random batches have the distribution that is said, and losses above InfoNCE are counted as slow loops do.
 
 

@@ -1,6 +1,7 @@
 """When a training is best, by hand."""
 
 from dataclasses import replace
+from math import nan
 
 import pytest
 
@@ -21,5 +22,6 @@ def test_a_training_is_best_at_its_first_highest_evaluation(best, share):
     assert until_best(with_curve(curve)) == share
 
 
-def test_few_evaluations_do_not_tell_when_a_training_is_best():
-    assert until_best(with_curve([0.5] * 9)) is None
+@pytest.mark.parametrize("curve", [[0.5] * 9, [nan] * 10])
+def test_few_evaluations_and_undefined_scores_do_not_tell_when_a_training_is_best(curve):
+    assert until_best(with_curve(curve)) is None
