@@ -32,7 +32,7 @@ from transformers import TrainerCallback
 from transformers.utils import logging
 
 from benchmarks.finetune import OurLoop
-from benchmarks.measure import machine, matrix_rate, print_table
+from benchmarks.measure import hide_gpus, machine, matrix_rate, print_table
 from multitask.base.device import prepare_training, resolve_runtime, seed_everything
 from multitask.base.runs import locate_model
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
+    hide_gpus()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     seed_everything(0)

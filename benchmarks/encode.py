@@ -33,7 +33,7 @@ from sentence_transformers import (
 )
 from transformers.utils import logging
 
-from benchmarks.measure import alternate, machine, matrix_rate, print_table
+from benchmarks.measure import alternate, hide_gpus, machine, matrix_rate, print_table
 from minbert.model import BertModel
 from multitask import MultitaskModel, SentenceEncoder
 from multitask.base.options import Precision
@@ -170,6 +170,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS, help=f"{REFERENCE} always takes part")
     parser.add_argument("--ours", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     options = parser.parse_args()
+    hide_gpus()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     drawn = draw(options.data, options.sentences + CALIBRATION)

@@ -32,7 +32,7 @@ from torch.nn.functional import cosine_similarity
 
 from benchmarks import finetune, pretrain
 from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
-from benchmarks.measure import START, machine, matrix_rate
+from benchmarks.measure import START, hide_gpus, machine, matrix_rate
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
 from multitask.stages.finetune import Finetuning
@@ -263,7 +263,7 @@ def main() -> None:
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch sees no CUDA device here; --device cpu --small tries the program without one")
     if options.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        hide_gpus()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the running part ends too
     options.output.mkdir(parents=True, exist_ok=True)
     header = f"{machine()}, Python {sys.version.split()[0]}, {options.data}"

@@ -20,6 +20,11 @@ START = os.environ.get("BENCHMARK_START", "all-minilm-l6-v2")
 """Whose tokenizer the benchmarks use: a folder, on a machine without the package of all-MiniLM-L6-v2."""
 
 
+def hide_gpus() -> None:
+    """Let all be computed and measured on the processor, as if the machine had no GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def alternate(sides: Mapping[str, Callable[[int], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each side in every round, on a GPU until it is done.
 

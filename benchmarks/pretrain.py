@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
-from benchmarks.measure import START, added_memory, in_new_process, machine, print_table
+from benchmarks.measure import START, added_memory, hide_gpus, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
 from multitask.base.device import prepare_training, resolve_runtime, seed_everything
 from multitask.base.options import Device, Precision
@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    hide_gpus()
     if options.only:
         sentences, chunk = options.only
         print(round(memory(options.shape, options.data, sentences, chunk or None)))

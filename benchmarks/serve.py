@@ -28,7 +28,7 @@ from urllib.request import urlopen
 import numpy as np
 import torch
 
-from benchmarks.measure import machine, print_table
+from benchmarks.measure import hide_gpus, machine, print_table
 from multitask.base.runs import locate_model
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("--plain", choices=("fp32", "bf16"), help="be the plain server")
     parser.add_argument("--port", type=int, default=PORT)
     options = parser.parse_args()
+    hide_gpus()
     if options.plain:
         plain_server(options.model, options.port, options.plain)
         return

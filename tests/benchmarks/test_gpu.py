@@ -1,5 +1,6 @@
 """`python -m benchmarks.gpu` keeps what a part measured; timings take turns; measurements see what is wrong."""
 
+import os
 import sys
 import time
 from dataclasses import replace
@@ -101,6 +102,14 @@ def test_sides_take_turns_and_the_first_round_does_not_count():
     assert called == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert {name: len(taken) for name, taken in seconds.items()} == {"a": 2, "b": 2}
     assert min(min(taken) for taken in seconds.values()) >= 0
+
+
+def test_memory_of_a_step_on_the_processor_is_not_that_of_a_gpu(monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(pretrain, "memory", lambda *_: 5 if os.environ["CUDA_VISIBLE_DEVICES"] == "" else 0)
+    monkeypatch.setattr(sys, "argv", ["pretrain", "--only", "8", "0"])
+    pretrain.main()
+    assert capsys.readouterr().out == "5\n"
 
 
 def test_added_memory_is_what_the_peak_grows_by(monkeypatch):
