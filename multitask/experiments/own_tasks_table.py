@@ -90,16 +90,15 @@ def _scheduler(text: str) -> SchedulerConfig:
 
 
 def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
-    """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
-    found: list[str] = []
+    """The schedulers of these texts, each once. Raises InputError for one that is unknown or not installed."""
+    found: dict[SchedulerConfig, str] = {}
     for name in names:
-        if name == "all":
-            found += [each for each in SCHEDULERS if _problem(settings, each) is None]
-        elif problem := _problem(settings, name):
+        if name != "all" and (problem := _problem(settings, name)):
             raise InputError(f"--schedulers: {problem}")
-        else:
-            found.append(name)
-    return list(dict.fromkeys(found))
+        for each in SCHEDULERS if name == "all" else [name]:
+            if _problem(settings, each) is None:
+                found.setdefault(_scheduler(each), each)
+    return list(found.values())
 
 
 def _problem(settings: FinetuneConfig, name: str) -> InputError | None:

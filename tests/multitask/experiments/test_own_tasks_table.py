@@ -18,9 +18,11 @@ from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
+from multitask.experiments.own_tasks_table import tasks_preset
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.score_tables import best_mean
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
+from multitask.stages.settings import FinetuneConfig
 
 TASKS = """
 [tasks.topic]
@@ -243,6 +245,13 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(tasks_
     for name in ("average", "epoch_round_robin", "annealed", "mgda", "random", "pcgrad:reduction=sum"):
         assert f"Together, {name} " in shown
     assert "Together, single" not in shown
+
+
+def test_a_scheduler_that_is_written_in_two_ways_has_one_row(tasks_file, tiny_encoder):
+    written = ["pcgrad", "cagrad:c=0.40", "pcgrad:reduction=mean", "cagrad:c=0.4", "cagrad"]
+    preset = tasks_preset(tasks_file, str(tiny_encoder), FinetuneConfig(), written)
+    keys = [key.removeprefix("scheduler=") for key in preset.experiments[0].models if key.startswith("scheduler=")]
+    assert keys == ["pcgrad", "cagrad:c=0.40", "cagrad"]
 
 
 @pytest.mark.parametrize(
