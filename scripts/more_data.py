@@ -15,7 +15,6 @@ and `--triplets` become sentences.txt and nli_triplets.csv, without rows of whic
 import argparse
 import csv
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +38,13 @@ from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import load_rows, read_examples
 from multitask.tasks.task import Task
-from studies.multitask_report.treebank_phrases import HELD_OUT_SPLITS, SENTENCE_COPIES, course_rows, write_course_rows
+from studies.multitask_report.treebank_phrases import (
+    HELD_OUT_SPLITS,
+    SENTENCE_COPIES,
+    course_rows,
+    held_out_rows,
+    write_training_rows,
+)
 
 NEAR = 0.7
 """Share of common words, of all words of two sentences, from which they count as nearly the same."""
@@ -118,10 +123,7 @@ def main() -> None:
     if given.drawn is not None and given.drawn < 1:
         raise InputError(f"--drawn is {given.drawn}; expected at least 1")
     tasks = chosen_tasks(given.course, MAIN_TASKS)
-    kept_out = {name: [load_rows(task, split) for split in HELD_OUT_SPLITS] for name, task in tasks.items()}
-    held_out = TrainedOn()
-    for examples in chain.from_iterable(kept_out.values()):
-        held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
+    held_out = held_out_rows(tasks)
     rows: dict[str, list[FileRow]] = {}
     for name, task in tasks.items():
         examples = load_rows(task, "train")
@@ -142,8 +144,8 @@ def main() -> None:
         known_pairs = TrainedOn.of_rows([hash_sentences(column) for column in _columns(rows["similarity"])])
         more = [{"sentence1": a, "sentence2": b, "similarity": f"{score:g}"} for a, b, score in scored]
         left_out = held_out.pairs_seen(*_columns(more)) | known_pairs.pairs_seen(*_columns(more))
-        for examples in kept_out["similarity"]:
-            left_out |= nearly_held_out(scored, examples)
+        for split in HELD_OUT_SPLITS:
+            left_out |= nearly_held_out(scored, load_rows(tasks["similarity"], split))
         rows["similarity"] += without(more, left_out)
     with atomic_folder(given.output) as folder:
         for name, task in tasks.items():
@@ -151,9 +153,7 @@ def main() -> None:
             if given.drawn and name == "paraphrase":
                 kept = np.sort(np.random.default_rng(0).permutation(len(numbered))[: given.drawn])
                 numbered = [numbered[number] for number in kept]
-            write_course_rows(folder / Path(task.files.splits["train"].file).name, task, numbered)
-            for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
-                shutil.copyfile(path, folder / path.name)
+            write_training_rows(folder, task, numbered)
             print(f"{name}: {len(numbered):,} training rows")
         write_texts(folder, held_out, given.sentences, given.triplets)
 

@@ -51,12 +51,12 @@ def publish(report: Path, file: Path, keys: Collection[str]) -> None:
 
 def _united(new: GridFrames, earlier: GridFrames | None, name: str) -> GridFrames:
     """New tables and earlier ones, which they replace, without what is of this machine alone."""
-    keys = {table.key for table in new.record.tables}
-    kept = [] if earlier is None else [table for table in earlier.record.tables if table.key not in keys]
-    runs = () if earlier is None else tuple(run for run in earlier.runs if run.table not in keys)
-    start = without_folders(new.record.start)
-    record = replace(new.record, start=start, data=name, notes=(), tables=(*kept, *new.record.tables), runs=())
-    return GridFrames(record, (*runs, *(replace(run, start=without_folders(run.start)) for run in new.runs)))
+    start, tables = without_folders(new.record.start), new.record.tables
+    runs = tuple(replace(run, start=without_folders(run.start)) for run in new.runs)
+    if earlier is not None:
+        kept = earlier.of_tables({table.key for table in earlier.record.tables} - {table.key for table in tables})
+        tables, runs = (*kept.record.tables, *tables), (*kept.runs, *runs)
+    return GridFrames(replace(new.record, start=start, data=name, notes=(), tables=tables, runs=()), runs)
 
 
 ONE_PAGE = {"compression_level": 19} | dict.fromkeys(("max_rows_per_page", "row_group_size", "data_page_size"), 1 << 26)
@@ -70,7 +70,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
     Other tables that the file has, of the same preset, stay in it. `pages` is for `write_answers`. Raises InputError if
     the preset was never run, a run is damaged, or the file's runs have another start or other data.
     """
-    record = _of_tables(PresetRecord.read(folder, preset), keys)
+    record = _without_folders(PresetRecord.read(folder, preset)).of_tables(keys)
     with TemporaryDirectory() as temporary:
         packed = Path(temporary)
         if file.is_file():
@@ -78,7 +78,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
             earlier = PresetRecord.read(packed, preset)
             if (earlier.start, earlier.data) != (record.start, record.data):
                 raise InputError(f"{file}: has runs from {earlier.start} on {earlier.data}; take another name")
-            others = _of_tables(earlier, {table.key for table in earlier.tables} - set(keys))
+            others = earlier.of_tables({table.key for table in earlier.tables} - set(keys))
             record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
         for name in record.artefacts(*keys):
             shutil.rmtree(packed / name, ignore_errors=True)
@@ -89,14 +89,10 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
         pack(packed, file, **pages)
 
 
-def _of_tables(record: PresetRecord, keys: Collection[str]) -> PresetRecord:
-    """What a record says of some tables."""
-    runs = tuple(
-        replace(run, error=run.error and without_folders(run.error)) for run in record.runs if run.table in keys
-    )
-    tables = tuple(table for table in record.tables if table.key in keys)
-    start, data = without_folders(record.start), without_folders(record.data)
-    return replace(record, start=start, data=data, tables=tables, runs=runs)
+def _without_folders(record: PresetRecord) -> PresetRecord:
+    """A record without the folders of this machine."""
+    runs = tuple(replace(run, error=run.error and without_folders(run.error)) for run in record.runs)
+    return replace(record, start=without_folders(record.start), data=without_folders(record.data), runs=runs)
 
 
 def _copy_without_model(run: Run, copy: Path) -> None:

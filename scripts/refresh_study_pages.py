@@ -208,7 +208,7 @@ def of_section(section: Section | None, place: int) -> Picture:
 
 def decoupled(key: str, place: int) -> Picture:
     """A figure of contrastive and decoupled losses over ten or thirty epochs: scores, or norms of the gradient."""
-    return of_section(decoupling_section(key, published("gradient-dissipation", PAGES)), place)
+    return of_section(decoupling_section(table("gradient-dissipation", key)), place)
 
 
 def shares() -> Picture:
@@ -237,7 +237,7 @@ def reliability() -> Picture:
 FIGURES: dict[str, Callable[[], Picture]] = {
     "report-orderings": orderings,
     "report-no-difference": no_difference,
-    "paradigm-training": lambda: of_section(long_section(published("gradient-paradigm", PAGES)), 0),
+    "paradigm-training": lambda: of_section(long_section(table("gradient-paradigm", "objectives-long")), 0),
     "paradigm-components": components,
     "paradigm-starts": starts,
     "dissipation-training": lambda: decoupled("decoupled-long", 0),

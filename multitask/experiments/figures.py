@@ -212,10 +212,7 @@ def _interval(axes: Axes, place: float, found: Interval) -> None:
 
 
 def render(
-    draw: Callable[[Figure], None],
-    inches: tuple[float, float],
-    title: str,
-    margins: Mapping[str, float] | None = None,
+    draw: Callable[[Figure], None], inches: tuple[float, float], title: str, margins: Mapping[str, float] | None = None
 ) -> Markup:
     """A figure as an <svg> element. The title is its alternative text; figures of one page have different ones.
 

@@ -7,7 +7,7 @@ as JSON (`text`). `answers.parquet` has a line for each answer to a dev example:
 Without it, intervals and tests are over seeds alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -287,13 +287,11 @@ class GridFrames:
         runs = [run for run in self.runs if run.table == key]
         return {row.key: tuple(run for run in runs if run.row == row.key) for row in table.rows}
 
-    def of_tables(self, keys: Iterable[str]) -> Self:
+    def of_tables(self, keys: Collection[str]) -> Self:
         """The same of some tables."""
-        kept = set(keys)
-        tables = tuple(table for table in self.record.tables if table.key in kept)
-        others = tuple(run for run in self.record.runs if run.table in kept)
-        runs = tuple(run for run in self.runs if run.table in kept)
-        return replace(self, record=replace(self.record, tables=tables, runs=others), runs=runs)
+        return replace(
+            self, record=self.record.of_tables(keys), runs=tuple(run for run in self.runs if run.table in keys)
+        )
 
 
 def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:

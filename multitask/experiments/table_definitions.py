@@ -1,7 +1,7 @@
 """Tables: rows with keys and published scores, the recipes of their models, presets, and the record of what one ran."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -192,7 +192,7 @@ class Preset:
 START_NOTES = {
     "all-minilm-l6-v2": "The start weights, all-MiniLM-L6-v2, are already tuned contrastively on over a billion "
     "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "
-    "BERT.",
+    "BERT."
 }
 """What a reader of scores must know, by the name of the start weights."""
 
@@ -271,6 +271,11 @@ class PresetRecord:
         """The runs of a row, one for each seed."""
         return tuple(run for run in self.runs if (run.table, run.row) == (table, row))
 
+    def of_tables(self, keys: Collection[str]) -> "PresetRecord":
+        """What it says of some tables."""
+        tables = tuple(table for table in self.tables if table.key in keys)
+        return replace(self, tables=tables, runs=tuple(run for run in self.runs if run.table in keys))
+
     def artefacts(self, *tables: str) -> set[str]:
         """Names of all runs of the tables with these keys, or of all tables."""
         return {name for run in self.runs if not tables or run.table in tables for name in run.chain}
@@ -333,10 +338,8 @@ class PresetRecord:
         return [cls.read(folder, name) for name in names]
 
 
-def duration(seconds: float | None) -> str:
-    """`12.3 s`, `4 min 10 s`, `3 h 05 min`, or a question mark if unknown."""
-    if seconds is None:
-        return "?"
+def duration(seconds: float) -> str:
+    """`12.3 s`, `4 min 10 s` or `3 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

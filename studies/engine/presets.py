@@ -42,6 +42,13 @@ _PAPER_VIEWS = PretrainConfig(  # batch, length, projection and evaluations of t
     probe_every=25,
     probe_held_out=128,
 )
+
+
+def _unprobed(views: PretrainConfig) -> PretrainConfig:
+    """The training of a pruned encoder."""
+    return replace(views, probe_every=None, probe_held_out=None)
+
+
 _PAPER_MULTITASK = replace(REPORT_SETTINGS, pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
@@ -55,7 +62,7 @@ PAPER = Recipes(
     masked=None,  # plain BERT is not tuned contrastively
     views=_PAPER_VIEWS,
     pruning=PruneConfig(pooling="cls"),
-    recovery=replace(_PAPER_VIEWS, probe_every=None, probe_held_out=None),
+    recovery=_unprobed(_PAPER_VIEWS),
 )
 
 # The scripts of arXiv 2402.18281: frozen embeddings, a learning rate that falls to zero, no weight decay. Its RoBERTa
@@ -64,14 +71,13 @@ PAPER = Recipes(
 _PARADIGM_VIEWS = replace(
     _PAPER_VIEWS, freeze_embeddings=True, optimizer=OptimizerConfig(schedule="linear", weight_decay=0.0)
 )
-PARADIGM = replace(
-    PAPER, views=_PARADIGM_VIEWS, recovery=replace(_PARADIGM_VIEWS, probe_every=None, probe_held_out=None)
-)
+PARADIGM = replace(PAPER, views=_PARADIGM_VIEWS, recovery=_unprobed(_PARADIGM_VIEWS))
+_ROBERTA_VIEWS = replace(_PARADIGM_VIEWS, batch_size=512, evaluate_every=50)
 PARADIGM_ROBERTA = replace(
     PARADIGM,
     start=Weights("roberta-base"),
-    views=replace(_PARADIGM_VIEWS, batch_size=512, evaluate_every=50),
-    recovery=replace(_PARADIGM_VIEWS, batch_size=512, evaluate_every=50, probe_every=None, probe_held_out=None),
+    views=_ROBERTA_VIEWS,
+    recovery=_unprobed(_ROBERTA_VIEWS),
     losses={
         "mhe-modified": ObjectiveConfig.of("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.25),
         "mhs-modified": ObjectiveConfig.of("mhs", uniformity_weight=1.0, dissipation=0.27, ratio=1.0),
@@ -129,14 +135,12 @@ SMALL = Recipes(
     fusion=_fusion(1, 960, _SMALL_OPTIMIZER),
     reviews=replace(_SMALL_MULTITASK, tasks=("reviews",), epochs=2, epoch_size=None, conflicts_every=None),
     masked=MlmConfig(
-        train_limit=30_000,
-        max_length=32,
-        optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1),
+        train_limit=30_000, max_length=32, optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1)
     ),
     views=_SMALL_VIEWS,
     from_untuned=True,
     pruning=PruneConfig(),
-    recovery=replace(_SMALL_VIEWS, train_limit=1024, evaluate_every=AT_THE_END, probe_every=None, probe_held_out=None),
+    recovery=replace(_unprobed(_SMALL_VIEWS), train_limit=1024, evaluate_every=AT_THE_END),
     suites=SuitesConfig(limit=300),
 )
 

@@ -23,7 +23,7 @@ OWN_SETTINGS: dict[Architecture, dict[str, Any]] = {  # in which published model
         "share_att_key": True,
         "position_biased_input": False,
         "type_vocab_size": 0,
-    },
+    }
 }
 
 

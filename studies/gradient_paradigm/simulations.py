@@ -37,13 +37,7 @@ from multitask.objectives import unit
 from multitask.objectives.base import Objective, UnitPairs
 from multitask.objectives.closed_form_components import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from multitask.stages.run_stage import OpenRun, run_stage
-from studies.gradient_paradigm.simulation_outcomes import (
-    RATIO_MAPS,
-    SIMULATED,
-    TEMPERATURES,
-    Array,
-    Simulations,
-)
+from studies.gradient_paradigm.simulation_outcomes import RATIO_MAPS, SIMULATED, TEMPERATURES, Array, Simulations
 from studies.gradient_paradigm.stages import SIMULATE, SimulationConfig
 
 USED = (closed_forms.INFONCE, closed_forms.ARCCON, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)

@@ -14,14 +14,14 @@ from typing import Any
 import pandas
 
 from multitask.evaluation.statistics import Uncertain
-from multitask.experiments.compare_rows import PresetResults, TableResults, compared
+from multitask.experiments.compare_rows import TableResults, compared
 from multitask.experiments.figures import Picture, intervals, lines, over_seeds
 from multitask.experiments.grid_frames import ProbedAt, RunResult
 from multitask.experiments.report_page import Section
 from multitask.experiments.score_tables import difference
 from studies.gradient_paradigm.tables import COMPONENTS, LOSS_NAMES, MEANINGS, MODIFIED, NON_CONTRASTIVE, SYMBOLS, swept
 from studies.report.claims import LEAST_SEEDS, SCORE
-from studies.report.study_page import as_intervals, table_section
+from studies.report.study_page import as_intervals, section_of, table_section
 
 Track = Callable[[RunResult], Sequence[tuple[float, float]]]
 """From a run to steps and values."""
@@ -62,11 +62,8 @@ def over_training(
     return Picture(svg, title, caption)
 
 
-def component_sweeps(results: PresetResults) -> Section | None:
+def component_sweeps(found: TableResults) -> Section:
     """Statistics of the gradient probe over training. The scores are in the pictures of the tables."""
-    found = results.finished_tables.get("gradient")
-    if found is None:
-        return None
     drawn = [
         over_training(
             found,
@@ -112,11 +109,8 @@ def _gap_to_sts(run: RunResult, metric: str) -> list[tuple[float, float]]:
     return [(step, value - held_out[int(step)]) for step, value in of_dev_set] if complete else []
 
 
-def decoupling_section(key: str, results: PresetResults) -> Section | None:
+def decoupling_section(found: TableResults) -> Section | None:
     """Dev curves, gradient norms and metrics of contrastive and decoupled losses."""
-    found = results.finished_tables.get(key)
-    if found is None:
-        return None
     draw = partial(over_training, found, {"": {row.label: row.key for row in found.table.rows}})
     drawn = [draw(_dev_curve, found.heading(SCORE).removeprefix("Similarity "), "dev score")]
     for part in NORMS:
@@ -131,11 +125,8 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
     return table_section(found, drawn)
 
 
-def long_section(results: PresetResults) -> Section | None:
+def long_section(found: TableResults) -> Section | None:
     """Dev scores and uniformity over ten times the usual steps, of losses as published and of modified ones."""
-    found = results.finished_tables.get("objectives-long")
-    if found is None:
-        return None
     panels = {
         "As published": {LOSS_NAMES[key]: key for key in LOSS_NAMES if key not in MODIFIED.values()},
         "With three components": {LOSS_NAMES[key]: MODIFIED.get(key, key) for key in ("infonce", *MODIFIED)},
@@ -149,7 +140,6 @@ def long_section(results: PresetResults) -> Section | None:
 
 ActiveFactors = frozenset[str]
 """The factors that are on."""
-TABLE = "components"
 
 
 def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
@@ -158,13 +148,7 @@ def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def effect(factors: Sequence[str], chosen: Sequence[str]) -> dict[ActiveFactors, float]:
-    """Weights of the cells whose sum is the effect of some factors: a main effect of one, an interaction of more.
-
-    Raises:
-        ValueError: `chosen` is empty or has a name that is no factor.
-    """
-    if not chosen or not set(chosen) <= set(factors):
-        raise ValueError(f"effect of {list(chosen)}; expected one or more of {list(factors)}")
+    """Weights of the cells whose sum is the effect of some factors: a main effect of one, an interaction of more."""
     cells = map(frozenset, subsets(factors))
     return {cell: (-1.0) ** len(set(chosen) - cell) / 2 ** (len(factors) - 1) for cell in cells}
 
@@ -188,10 +172,9 @@ def effects_of_components(results: TableResults) -> pandas.DataFrame:
     return compared(found)
 
 
-def factorial_section(results: PresetResults) -> Section | None:
-    """A panel of effects for each loss, and a table of all effects."""
-    table = results.finished_tables.get(TABLE)
-    if table is None or not len(effects := effects_of_components(table)):
+def factorial_section(found: TableResults) -> Section | None:
+    """A panel of effects for each loss, and a table of all effects. None without any."""
+    if not len(effects := effects_of_components(found)):
         return None
     panels = {
         LOSS_NAMES[str(loss)]: as_intervals(loss_effects.droplevel(0))
@@ -200,7 +183,7 @@ def factorial_section(results: PresetResults) -> Section | None:
     lines = [(LOSS_NAMES[loss], name, difference(e).replace("\\", "")) for (loss, name), e in effects.iterrows()]
     title = "Effects of components on similarity"
     return Section(
-        TABLE,
+        found.table.key,
         "Do the components act by themselves or together?",
         "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
         "the component on less the mean score with it off, over all settings of the others. An interaction is half of "
@@ -212,10 +195,8 @@ def factorial_section(results: PresetResults) -> Section | None:
 
 
 SECTIONS = (
-    component_sweeps,
-    long_section,
-    partial(decoupling_section, "decoupled"),
-    partial(decoupling_section, "decoupled-long"),
-    partial(decoupling_section, "decoupled-longest"),
-    factorial_section,
+    section_of("gradient", component_sweeps),
+    section_of("objectives-long", long_section),
+    *(section_of(key, decoupling_section) for key in ("decoupled", "decoupled-long", "decoupled-longest")),
+    section_of("components", factorial_section),
 )

@@ -199,8 +199,4 @@ SPEED = (
         (ClaimPlace("10", OVERALL),),
     ),
 )
-CLAIMS = (
-    *(one.claim for one in (*ORDERINGS, *LATER_ORDERINGS)),
-    *(one.claim for one in EQUALITIES),
-    *SPEED,
-)
+CLAIMS = (*(one.claim for one in (*ORDERINGS, *LATER_ORDERINGS)), *(one.claim for one in EQUALITIES), *SPEED)

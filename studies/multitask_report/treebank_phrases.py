@@ -11,7 +11,7 @@ import argparse
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +57,7 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     if folder.exists():
         raise InputError(f"{folder}: exists already; name another folder, or remove it")
     tasks = chosen_tasks(data, MAIN_TASKS)
-    held_out = TrainedOn()
-    for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT_SPLITS):
-        held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
+    held_out = held_out_rows(tasks)
     training = {name: load_rows(task, "train") for name, task in tasks.items()}
     training = {n: rows.take(np.flatnonzero(~held_out.rows_seen(rows.sentences))) for n, rows in training.items()}
     sentiment = training["sentiment"]
@@ -72,10 +70,23 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     with atomic_folder(folder) as temporary:
         for name, task in tasks.items():
             rows = [{**row, "id": str(number)} for number, row in enumerate(written[name])]
-            write_course_rows(temporary / Path(task.files.splits["train"].file).name, task, rows)
-            for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
-                shutil.copyfile(path, temporary / path.name)
+            write_training_rows(temporary, task, rows)
     return len(sentiment), len(phrases)
+
+
+def held_out_rows(tasks: Mapping[str, Task]) -> TrainedOn:
+    """The rows of all dev and test sets, as if they were trained on. Raises InputError for a missing file."""
+    held_out = TrainedOn()
+    for examples in (load_rows(task, split) for task in tasks.values() for split in HELD_OUT_SPLITS):
+        held_out |= TrainedOn.of_rows([hash_sentences(column) for column in examples.sentences])
+    return held_out
+
+
+def write_training_rows(folder: Path, task: Task, rows: Sequence[FileRow]) -> None:
+    """Write a task's training file, and copy its dev and test files."""
+    write_course_rows(folder / Path(task.files.splits["train"].file).name, task, rows)
+    for path in (Path(task.files.splits[split].file) for split in HELD_OUT_SPLITS):
+        shutil.copyfile(path, folder / path.name)
 
 
 def course_rows(task: Task, examples: Examples) -> Iterator[FileRow]:

@@ -57,9 +57,9 @@ def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
     return measure
 
 
-def peak(statistic: str, place: ProbedAt = "training batches") -> Measure:
+def peak(statistic: str) -> Measure:
     """A statistic's highest value in training."""
-    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
+    return lambda run: max((value for _, value in run.probed(statistic)), default=None)
 
 
 def shrinks(statistic: str) -> Measure:

@@ -1,6 +1,6 @@
 """The page of the studies: verdicts on the papers' claims and their figures; and the report with it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas
@@ -9,14 +9,7 @@ from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture
-from multitask.experiments.report_page import (
-    Section,
-    pictures_of,
-    report_of,
-    results_in,
-    warnings_of,
-    write_pages,
-)
+from multitask.experiments.report_page import Section, pictures_of, report_of, results_in, warnings_of, write_pages
 from studies.engine.presets import SAMPLE
 from studies.study import all_studies, studies_by_name, study_of_tables
 
@@ -83,6 +76,16 @@ def _claims(judged: pandas.DataFrame) -> str:
         "Found": judged.evidence.map(markdown_text),
     }
     return markdown_table(text_rows(pandas.DataFrame(columns)), 4)
+
+
+def section_of(key: str, build: Callable[[TableResults], Section | None]) -> Callable[[PresetResults], Section | None]:
+    """The section that is built from a table's results. None if the table was not run."""
+
+    def section(results: PresetResults) -> Section | None:
+        found = results.finished_tables.get(key)
+        return None if found is None else build(found)
+
+    return section
 
 
 def table_section(results: TableResults, pictures: Sequence[Picture | None]) -> Section | None:

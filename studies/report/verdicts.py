@@ -9,18 +9,13 @@ these that is true (`verdict`):
     equivalent or opposite                  high < m
     open                                    otherwise: the interval has 0 and m
 
-So every claim has exactly one. If the interval is below m but not above 0, d is equivalent to 0 or has the opposite
-sign: equivalent if the interval lies between −m and m, opposite if it lies below 0, and otherwise one of the two. A
-statement with m = 0 can be shown, opposite or open. Of `Combined` statements all must hold, or at least one. If all
-must hold, each is tested at the full level (Berger 1982), and the opposite, that some statement fails, at the level
-divided by their number. If one suffices, it is the other way round.
+docs/reference/verdicts.md says what each means, and how `Combined` statements are tested.
 
-**Correction** (`levels`). Results can say that a claim holds, and that it fails. These are the two tails of its
-interval, 2.5% each. Both are corrected over the paper's n claims (Holm 1979): intervals have the level 5% / n; if k
-claims are shown, the others are tested again at 5% / (n − k), until no more are shown. The same is done for claims that
-fail. Claims that are not above the margin stay in the count, because they could still be shown wrongly. Each tail has
-any false statement with a probability of at most 2.5%, however the claims depend on each other (Goeman and Solari
-2010), so a paper has a false verdict with at most 5%. `tests/studies/report/test_verdict_errors.py` simulates it.
+**Correction** (`levels`). That a claim holds, and that it fails, are the two tails of its interval, 2.5% each. Both are
+corrected over the paper's n claims (Holm 1979): intervals have the level 5% / n; if k claims are shown, the others are
+tested again at 5% / (n − k), until no more are shown. The same is done for claims that fail. Claims that are not above
+the margin stay in the count, because they could still be shown wrongly. Each tail has any false statement with a
+probability of at most 2.5%, however the claims depend on each other (Goeman and Solari 2010).
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -21,7 +21,7 @@ from multitask.experiments.figures import OURS, CurvePoints, Picture, intervals,
 from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.report_page import Section
 from studies.engine.recipes import GROUPS, STS, TRANSFER
-from studies.report.study_page import as_intervals, table_section
+from studies.report.study_page import as_intervals, section_of, table_section
 from studies.sparse_cse.tables import CRITERIA, PRUNING_CHANGES, SCORE_SHARES, SHARES, WHOLE, pruned
 
 START_PRUNED, OWN_PRUNED = "sparsity", "sparsity-own"
@@ -49,10 +49,9 @@ def score_curves(found: TableResults, columns: Sequence[str]) -> dict[str, dict[
     return {column: curves for column, curves in panels.items() if any(curves.values())}
 
 
-def curves_section(key: str, results: PresetResults) -> Section | None:
-    """The curves of a table for all columns."""
-    found = results.finished_tables.get(key)
-    if found is None or not found.scores:
+def curves_section(found: TableResults) -> Section | None:
+    """The curves of a table for all columns. None if all scores are undefined."""
+    if not found.scores:
         return None
     drawn = score_curves(found, (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS]))
     title = f"{found.table.title}: scores against the share removed"
@@ -60,9 +59,8 @@ def curves_section(key: str, results: PresetResults) -> Section | None:
     return table_section(found, [Picture(svg, title, "STS and Transfer are the means of the seven tasks.")])
 
 
-def scores_section(results: PresetResults) -> Section | None:
+def scores_section(found: TableResults) -> Section | None:
     """The start weights pruned by each score, less at random: a panel for each column, a figure for each share."""
-    found = results.finished_tables.get("sparsity-scores")
     pairs = {
         share: {
             name: (pruned(share, criterion), pruned(share, "random"))
@@ -71,7 +69,7 @@ def scores_section(results: PresetResults) -> Section | None:
         }
         for share in SCORE_SHARES
     }
-    if found is None or not len(tests := against_random(found, pairs)):
+    if not len(tests := against_random(found, pairs)):
         return None
     drawn = []
     for share, share_tests in tests.groupby(level=1, sort=False):
@@ -172,9 +170,9 @@ def matrices(
 
 
 SECTIONS = (
-    partial(curves_section, START_PRUNED),
-    partial(curves_section, OWN_PRUNED),
-    scores_section,
+    section_of(START_PRUNED, curves_section),
+    section_of(OWN_PRUNED, curves_section),
+    section_of("sparsity-scores", scores_section),
     partial(pruned_section, START_PRUNED),
     partial(pruned_section, OWN_PRUNED),
 )

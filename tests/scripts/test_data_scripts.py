@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -30,7 +31,19 @@ def rows(path: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file, delimiter="\t")]
 
 
-def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, tmp_path, monkeypatch):
+@pytest.fixture
+def add(small_data, tmp_path, monkeypatch) -> Callable[..., None]:
+    """Runs `more_data` into the folder `out`."""
+
+    def run(*options: object) -> None:
+        arguments = [str(part) for part in (small_data, tmp_path / "out", *options)]
+        monkeypatch.setattr(sys, "argv", ["more_data", *arguments])
+        more_data.main()
+
+    return run
+
+
+def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(add, small_data, tmp_path):
     dev = rows(small_data / "ids-sst-dev.csv")[0]["sentence"]
     first, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("quora", "sts"))
     phrases = tmp_path / "phrases.tsv"
@@ -51,9 +64,7 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
     for name in more_data.SICK:
         text = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
         (sick / f"{name}.txt").write_text(text + f"1\tan owl in {name}\ta bird\t3\tNEUTRAL\n")
-    options = ["--phrases", str(phrases), "--pairs", str(pairs), "--senteval", str(tmp_path / "senteval")]
-    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), str(tmp_path / "out"), *options])
-    more_data.main()
+    add("--phrases", phrases, "--pairs", pairs, "--senteval", tmp_path / "senteval")
 
     sentiment = rows(tmp_path / "out" / "ids-sst-train.csv")
     sentences = [row["sentence"] for row in rows(small_data / "ids-sst-train.csv")]
@@ -76,26 +87,22 @@ def test_further_rows_are_added_but_for_those_of_dev_and_test_sets(small_data, t
         ("--phrases", "phrase\tsentiment\nlovely\t9\n", "given.tsv:2: .*9"),
     ],
 )
-def test_rows_that_a_training_would_refuse_are_refused(option, text, message, small_data, tmp_path, monkeypatch):
+def test_rows_that_a_training_would_refuse_are_refused(option, text, message, add, tmp_path):
     (tmp_path / "given.tsv").write_text(text)
-    arguments = [str(small_data), str(tmp_path / "out"), option, str(tmp_path / "given.tsv")]
-    monkeypatch.setattr(sys, "argv", ["more_data", *arguments])
     with pytest.raises(InputError, match=message):
-        more_data.main()
+        add(option, tmp_path / "given.tsv")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_damaged_file_of_senteval_is_named_with_its_line(small_data, tmp_path, monkeypatch):
+def test_a_damaged_file_of_senteval_is_named_with_its_line(add, tmp_path):
     (tmp_path / "SICK").mkdir()
     for name in more_data.SICK:
         (tmp_path / "SICK" / f"{name}.txt").write_text("a\tb\tc\trelatedness_score\te\n1\tan owl\ta bird\n")
-    arguments = [str(small_data), str(tmp_path / "out"), "--senteval", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["more_data", *arguments])
     with pytest.raises(InputError, match=r"SICK_train.txt:2: the line has 3 fields; expected 5"):
-        more_data.main()
+        add("--senteval", tmp_path)
 
 
-def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data, tmp_path, monkeypatch, capsys):
+def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(add, small_data, tmp_path, capsys):
     dev, pair = (rows(small_data / f"{name}-dev.csv")[0] for name in ("ids-sst", "quora"))
     test = rows(small_data / "sts-test-student.csv")[0]["sentence2"]
     (tmp_path / "texts.txt").write_text(f"an owl\n{dev['sentence'].upper()}\na heron\n{test}\n", encoding="utf-8")
@@ -104,12 +111,9 @@ def test_texts_of_dev_and_test_sets_are_left_out_and_pairs_are_drawn(small_data,
             [["sent0", "sent1", "hard_neg"], ["an, owl", "a bird", "a fish"], ["a", pair["sentence1"], "b"]]
         )
     (tmp_path / "ragged.csv").write_text("sent0,sent1\na,b\nc\n")
-    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), "x", "--triplets", str(tmp_path / "ragged.csv")])
     with pytest.raises(InputError, match=r"ragged.csv: row 3 has 1 columns; expected 2"):
-        more_data.main()
-    texts = ["--sentences", str(tmp_path / "texts.txt"), "--triplets", str(tmp_path / "triplets.csv")]
-    monkeypatch.setattr(sys, "argv", ["more_data", str(small_data), str(tmp_path / "out"), *texts, "--drawn", "20"])
-    more_data.main()
+        add("--triplets", tmp_path / "ragged.csv")
+    add("--sentences", tmp_path / "texts.txt", "--triplets", tmp_path / "triplets.csv", "--drawn", 20)
 
     assert "sentences.txt: 2 of 4 rows\nnli_triplets.csv: 1 of 2 rows\n" in capsys.readouterr().out
     assert (tmp_path / "out" / "sentences.txt").read_text(encoding="utf-8") == "an owl\na heron\n"

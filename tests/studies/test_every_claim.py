@@ -38,6 +38,11 @@ COEFFICIENTS, BREAKS, BY_TASK = "coefficients", "break-conditions", "components-
 REPORTED = tuple(map(str, range(1, 11)))
 CONTROLLED = {"pairs": "report", "supervision": "supervised"}
 """Tables beyond the report that decide what it says, with the row that is better."""
+READ = (
+    *(*REPORTED, "batches", "figure2", *CONTROLLED, SHAPES, FEW, SUPERVISED, COEFFICIENTS, BREAKS, BY_TASK),
+    *(LONG, ON_SUITES, GRADIENT, DECOUPLED, "sparsity", "sparsity-own"),
+)
+"""The tables that decide the claims here."""
 NORMS = ("alignment gradient", "uniformity gradient")
 CLAIMS: list[Claim] = [claim for study in all_studies() if study.papers for claim in study.claims]
 
@@ -180,25 +185,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (synthetic, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
-        keys = (
-            *REPORTED,
-            "batches",
-            "figure2",
-            *CONTROLLED,
-            SHAPES,
-            FEW,
-            SUPERVISED,
-            COEFFICIENTS,
-            BREAKS,
-            BY_TASK,
-            LONG,
-            ON_SUITES,
-            GRADIENT,
-            DECOUPLED,
-            "sparsity",
-            "sparsity-own",
-        )
-        found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in keys}, results.simulated())
+        found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in READ}, results.simulated())
     return dict(zip(zip(found.key, found.kind, strict=True), found.status, strict=True))
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -115,30 +115,33 @@ def test_a_plan_counts_rows_and_what_is_there(recipes, computed):
     assert total == "to do: 5 of 10 stages"
 
 
-def test_commands_list_and_show(runs, capsys):
+@pytest.fixture
+def show(runs, capsys) -> Callable[..., str]:
+    """What `experiments show` prints of runs."""
+
+    def shown(*named: Path | str) -> str:
+        assert main(["experiments", "show", *map(str, named), "--runs", str(runs)]) == 0
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_commands_list_and_show(runs, show, capsys):
     where = ["--runs", str(runs)]
     assert main(["experiments", "list", *where]) == 0
-    output = capsys.readouterr().out
-    assert output.splitlines()[-1].startswith("5 runs, ")
-    name = next(runs.glob("pretrain-*")).name
-    assert main(["experiments", "show", name.rsplit("-", 1)[1], *where]) == 0
-    output = capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].startswith("5 runs, ")
+    path = next(runs.glob("pretrain-*"))
+    output = show(path.name.rsplit("-", 1)[1])
     assert "\nsources  " in output
     assert len(output.splitlines()) < 24
-    path = str(next(runs.glob("pretrain-*")))
-    assert main(["experiments", "show", path]) == 0  # as training prints it
+    assert main(["experiments", "show", str(path)]) == 0  # as training prints it
     assert capsys.readouterr().out == output
     assert "complete" in output.splitlines()[-1]
-    assert main(["experiments", "show", "last", *where]) == 0
-    output = capsys.readouterr().out
-    assert main(["experiments", "show", *where]) == 0
-    assert capsys.readouterr().out == output
+    assert show() == show("last")
     assert main(["experiments", "show", "nothing", *where]) == 2
     capsys.readouterr()
-    evaluated = next(runs.glob("evaluate-*"))
-    assert main(["experiments", "show", *(path.name for path in runs.glob("finetune-*")), evaluated.name, *where]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    named = [*runs.glob("finetune-*"), evaluated]
+    named = [*runs.glob("finetune-*"), next(runs.glob("evaluate-*"))]
+    lines = show(*(path.name for path in named)).splitlines()
     assert lines[:5] == [*(f"{place}  {run}" for place, run in zip("123", named, strict=True)), "", lines[4]]
     assert lines[4].split() == ["1", "2", "3"]
     rows = {line[:30].strip(): line[30:].split() for line in lines[4:]}
@@ -182,7 +185,7 @@ def test_a_damaged_record_is_named(runs, damaged):
         entries(runs)
 
 
-def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs, capsys):
+def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs, show):
     evaluation = next(runs.glob("evaluate-*"))
     [parent] = read_json(evaluation / "inputs.json")["parents"]
     with np.load(evaluation / "predictions.npz") as arrays:
@@ -191,20 +194,19 @@ def test_scores_are_shown_with_the_intervals_of_their_dev_rows(runs, capsys):
         right
     )  # as resampled rows are distributed
 
-    def shown(run: Path) -> list[list[str]]:
-        assert main(["experiments", "show", str(run)]) == 0
-        return [line.split() for line in capsys.readouterr().out.splitlines() if " to " in line]
+    def scored(run: Path) -> list[list[str]]:
+        return [line.split() for line in show(run).splitlines() if " to " in line]
 
-    lines = shown(evaluation)
+    lines = scored(evaluation)
     assert [line[0] for line in lines] == ["overall", "sentiment", "paraphrase", "similarity"]
     (score, low, _, high) = lines[1][1:]
     assert score == f"{right.mean():.4f}"
     np.testing.assert_allclose([float(low), float(high)], expected, atol=1.01 / len(right))
     [training] = runs.glob(f"finetune-*-{parent}")
-    assert shown(training) == lines
+    assert scored(training) == lines
 
 
-def test_runs_are_compared_on_the_same_dev_rows(runs, capsys):
+def test_runs_are_compared_on_the_same_dev_rows(runs, show):
     """Against scipy's bootstrap of the differences row by row; a run without an evaluation is evaluated for it."""
     trained = sorted(runs.glob("finetune-*"))
     of = {read_json(path / "inputs.json")["parents"][0]: path for path in runs.glob("evaluate-*")}
@@ -213,8 +215,7 @@ def test_runs_are_compared_on_the_same_dev_rows(runs, capsys):
         with np.load(of[run.name.rpartition("-")[2]] / "predictions.npz") as arrays:
             right.append((arrays["sentiment_labels"] == arrays["sentiment_predictions"]).astype(float))
     shutil.rmtree(of[trained[1].name.rpartition("-")[2]])
-    assert main(["experiments", "show", *map(str, trained)]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " to " in line]
+    lines = [line.split() for line in show(*trained).splitlines() if " to " in line]
     assert [line[:4] for line in lines] == [
         [task, "2", "-", "1"] for task in ("overall", "sentiment", "paraphrase", "similarity")
     ]
@@ -224,7 +225,7 @@ def test_runs_are_compared_on_the_same_dev_rows(runs, capsys):
     np.testing.assert_allclose([low, high], expected, atol=1.01 / len(right[0]))
 
 
-def test_of_several_evaluations_the_latest_is_shown_and_those_on_one_dev_set_are_compared(runs, capsys):
+def test_of_several_evaluations_the_latest_is_shown_and_those_on_one_dev_set_are_compared(runs, show):
     trained = sorted(runs.glob("finetune-*"))
     key = trained[1].name.rpartition("-")[2]
     [first] = (path for path in runs.glob("evaluate-*") if read_json(path / "inputs.json")["parents"] == [key])
@@ -233,16 +234,11 @@ def test_of_several_evaluations_the_latest_is_shown_and_those_on_one_dev_set_are
         changed = {**arrays, "sentiment_labels": 1 - arrays["sentiment_labels"]}
     np.savez(other / "predictions.npz", **changed)
     Run(other).finish()
-
-    def shown(*named: Path) -> str:
-        assert main(["experiments", "show", *map(str, named)]) == 0
-        return capsys.readouterr().out
-
-    assert "\nsentiment   2 - 1 " in shown(*trained)
+    assert "\nsentiment   2 - 1 " in show(*trained)
     for latest, earlier in ((other, first), (first, other)):
         os.utime(latest / "DONE", (1, 1))
         os.utime(earlier / "DONE", (0, 0))
-        assert f"(of {latest.name}, the latest of 2 evaluations)" in shown(trained[1])
+        assert f"(of {latest.name}, the latest of 2 evaluations)" in show(trained[1])
 
 
 def test_a_damaged_run_is_nobodys_result(recipes, runs):

@@ -262,7 +262,7 @@ def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_pred
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "?"), (0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text

@@ -33,7 +33,6 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage, stage_named
 from multitask.stages.run_stage import run_stage
 from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
-from multitask.training.settings import ObjectiveConfig
 from studies.engine import presets
 from studies.engine.presets import PRESETS, load_preset
 from studies.engine.recipes import Recipes
@@ -111,18 +110,6 @@ def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_noth
     assert contents(tmp_path) == before
 
 
-def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes, tmp_path):
-    def preset(recipes: Recipes) -> Preset:
-        models = {"None": recipes.finetune(recipes.start), "NLI": recipes.finetune(recipes.nli(epochs=1))}
-        return preset_of(recipes, table("1", models))
-
-    first = run(preset(recipes), tmp_path)
-    warmer = replace(recipes.supervised, objective=ObjectiveConfig.of("infonce", temperature=0.1))
-    second = run(preset(replace(recipes, supervised=warmer)), tmp_path)
-    assert first.of_row("1", "none") == second.of_row("1", "none")
-    assert stages(tmp_path) == {"finetune": 3, "pretrain": 2, "evaluate": 3}
-
-
 @pytest.fixture(scope="module")
 def done(preset, tmp_path_factory) -> tuple[PresetRecord, Path]:
     """The preset, computed; no test changes the runs."""
@@ -177,18 +164,6 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes, preset, tmp_path):
     both = run(preset_of(recipes, first, alone), tmp_path)
     (tmp_path / both.of_row("2", "alone")[0].chain[0] / "DONE").unlink()
     assert run(preset_of(recipes, first), tmp_path) == PresetRecord.read(tmp_path, "sample")
-
-
-def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes, tmp_path):
-    preset = preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))}))
-    [one] = run(preset, tmp_path).runs
-    two = run(preset, tmp_path, seeds=2).runs
-    assert [result.seed for result in two] == [0, 1]
-    assert two[0] == one
-    assert not {*one.chain} & {*two[1].chain}
-    for seed, result in enumerate(two):
-        configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in result.chain[:2]]
-        assert [config["seed"] for config in configs] == [seed, seed]
 
 
 def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(done):

@@ -222,8 +222,7 @@ def test_effects_are_twice_the_coefficients_of_a_least_squares_fit(factors):
 
 
 def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(tmp_path):
-    results = PresetResults.read(write_store(tmp_path, ["components"], as_published), "sample")
-    [table] = results.tables
+    [table] = PresetResults.read(write_store(tmp_path, ["components"], as_published), "sample").tables
     found = effects_of_components(table)
     losses = found.index.get_level_values(0)
     assert dict(losses.value_counts()) == {loss: 3 if loss == "mhs" else 7 for loss in NON_CONTRASTIVE}
@@ -236,7 +235,7 @@ def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_
     assert weight.difference == pytest.approx(np.mean(on) - np.mean(off))
     assert weight.low < weight.difference < weight.high
     assert weight.significant
-    section = factorial_section(results)
+    section = factorial_section(table)
     assert len(section.table) == len(found)
     less = without_rows(table, "loss=vicreg,components=none")
     assert "vicreg" not in effects_of_components(less).index.get_level_values(0)
@@ -259,10 +258,11 @@ def drawn(monkeypatch) -> Drawn:
 
 
 def test_statistics_of_the_components_are_those_of_held_out_sentences(tmp_path, drawn, monkeypatch):
-    results = PresetResults.read(write_store(tmp_path, ["gradient"], probe=probed_as_published, seeds=1), "sample")
+    runs = write_store(tmp_path, ["gradient"], probe=probed_as_published, seeds=1)
+    [table] = PresetResults.read(runs, "sample").tables
     probed, asked = RunResult.probed, []
     monkeypatch.setattr(RunResult, "probed", lambda run, **what: asked.append(what["place"]) or probed(run, **what))
-    assert component_sweeps(results) is not None
+    assert component_sweeps(table) is not None
     assert set(asked) == {HELD_OUT_SENTENCES}
     assert [len(of) for of in drawn] == 3 * [7, 8, 7]  # values of margin, temperature, ratio
 
@@ -273,7 +273,7 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path,
     parts = ["dev score", "the alignment part", "the uniformity part", "alignment of two", "uniformity of two"]
 
     def captions() -> list[str]:
-        section = decoupling_section(key, PresetResults.read(runs, "sample"))
+        section = decoupling_section(*PresetResults.read(runs, "sample").tables)
         assert section is not None
         return [picture.caption for picture in section.pictures]
 

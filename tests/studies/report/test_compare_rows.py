@@ -12,7 +12,7 @@ from minbert.files import read_json, write_json
 from multitask.evaluation.statistics import draws_of
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import SCORES, GridFrames, RunFacts, RunResult
-from multitask.experiments.results_file import scores_as_data
+from multitask.experiments.results_file import TableScores, scores_as_data
 from multitask.experiments.score_tables import difference, latex_float, score_table, signed
 from multitask.experiments.table_definitions import PresetRecord
 from studies.report.claims import Claim, ClaimPlace, UntestedError, judge, last, measured, shrinks
@@ -36,6 +36,12 @@ def gradient(tmp_path_factory) -> TableResults:
     runs = write_store(tmp_path_factory.mktemp("runs"), ["gradient"], as_published, probe=probed_as_published)
     [results] = PresetResults.read(runs, "sample").tables
     return results
+
+
+def as_data(table: TableResults) -> TableScores:
+    record = SimpleNamespace(preset="sample", data="data", start="start")
+    [found] = scores_as_data(SimpleNamespace(record=record, finished_tables={"gradient": table})).tables
+    return found
 
 
 def test_tasks_whose_names_differ_in_case_have_different_headings(gradient):
@@ -170,8 +176,7 @@ def test_a_table_is_compared_by_the_metric_that_chooses_checkpoints_and_shows_th
     draws = draws_of("similarity").integers(len(answers[0].labels), size=len(answers[0].labels))
     resampled = spearmanr(answers[0].predictions[draws], answers[0].labels[draws]).statistic
     assert gradient.scores[first, "similarity"].resampled[0, 0] == pytest.approx(resampled)
-    record = SimpleNamespace(preset="sample", data="data", start="start")
-    [found] = scores_as_data(SimpleNamespace(record=record, finished_tables={"gradient": gradient})).tables
+    found = as_data(gradient)
     assert [(column.task, column.metric) for column in found.description.columns] == [
         ("similarity", "spearman"), ("similarity", "pearson")
     ]  # fmt: skip
@@ -232,8 +237,6 @@ def test_the_share_of_resamples_without_a_score_stands_below_it(gradient):
         resampled = scores.resampled.copy()
         resampled[: round(part * len(resampled)), 0] = np.nan
         table.scores[row, "similarity"] = replace(scores, resampled=resampled)
-    record = SimpleNamespace(preset="sample", data="data", start="start")
     for shown, cell in ((gradient, ""), (table, "| *Resamples left out* | 30.0% |")):
-        [found] = scores_as_data(SimpleNamespace(record=record, finished_tables={"gradient": shown})).tables
-        lines = [line for line in score_table(found, [0]).splitlines() if "left out" in line]
+        lines = [line for line in score_table(as_data(shown), [0]).splitlines() if "left out" in line]
         assert "".join(" ".join(line.split()) for line in lines) == cell

@@ -175,13 +175,10 @@ def test_the_page_has_every_claim_and_stands_alone(results, report):
     assert not any(of[-1] for of in beyond.values())  # theorems are the papers' own
     assert markdown.count("*Beyond the paper.* ") == sum(map(sum, beyond.values()))
     assert {"shown", "theorem"} < set(found.status)
-    assert "://" not in html
-    assert "<script" not in html
     assert {reference for reference in page.references if reference[0] != "#" and reference[:5] != "data:"} == {
         "index.html"
     }
     assert "Beware." in html
-    assert all(figure["role"] == "img" and figure["aria-label"] for figure in page.figures)
     figures = re.findall(r"\]\((study/[^)]+\.svg)\)", markdown)
     assert sorted(figures) == sorted(path.relative_to(report).as_posix() for path in (report / "study").iterdir())
     assert len(page.figures) == len(figures) > 10

@@ -38,7 +38,7 @@ FAILED = RecordedRun("", "", 1, error="it died <b>here</b> & there", log="logs/x
 
 
 class Page(HTMLParser):
-    """Checks that elements nest, and collects what tests look at."""
+    """Checks that elements nest and the page stands alone, and collects what tests look at."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -50,6 +50,9 @@ class Page(HTMLParser):
         self.close()
         assert self.open == []
         assert len(self.ids) == len(set(self.ids))
+        assert "://" not in text
+        assert "<script" not in text
+        assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in self.figures)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.ids += [value for name, value in attrs if name == "id" and value]
@@ -304,13 +307,10 @@ def test_rows_of_different_dev_sets_are_not_compared(store):
 def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported):
     html, markdown = pages(reported)
     page = Page(html)
-    assert "://" not in html
-    assert "<script" not in html
     assert all(reference.startswith("#") and reference[1:] in page.ids for reference in page.references)
     assert {"#statistics"} <= set(page.references)
     assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(page.ids)
     assert len(page.figures) == 1 + 2 + 2 + 1  # all rows, pictures and curves of two tables, figure
-    assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in page.figures)
     named = re.findall(r"\]\((figures/[^)]+)\)", markdown)
     folder = reported.parent / "report"
     assert sorted(named) == sorted(path.relative_to(folder).as_posix() for path in (folder / "figures").iterdir())

@@ -203,8 +203,7 @@ def test_what_is_left_is_compared_with_random_draws(tmp_path, monkeypatch):
         quality = 0.9 if row.point.get("criterion") == "highest" else 0.6
         return Trained({task: quality + 0.002 * draws.normal() for task in TABLES[key].columns})
 
-    table = results_of(tmp_path, key, trained, seeds=5)
-    section = scores_section(SimpleNamespace(finished_tables={key: table}))  # type: ignore[arg-type]
+    section = scores_section(results_of(tmp_path, key, trained, seeds=5))
     assert section is not None
     assert len(section.pictures) == len(drawn) == 2  # shares
     good, other = PRUNING_CHANGES["highest"][0], PRUNING_CHANGES["signed"][0]
