@@ -42,8 +42,7 @@ TRAINS = re.compile(
 )
 """A command that trains or combines, up to a comment or a pipe."""
 RUN_PRINTED = re.compile(r"^runs/(?!ensemble-)[^/\s]+$", re.MULTILINE)
-HOME = "/home/ada"
-"""Stands for the working directory in outputs."""
+HOME = "/home/ada"  # stands for the working directory in outputs
 LIMIT = 1200  # seconds of one block; the machine may be busy
 
 

@@ -46,8 +46,7 @@ from studies.multitask_report.treebank_phrases import (
     write_training_rows,
 )
 
-NEAR = 0.7
-"""Share of common words, of all words of two sentences, from which they count as nearly the same."""
+NEAR = 0.7  # share of common words, of all words of two sentences, from which they count as nearly the same
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 SICK = ("SICK_train", "SICK_trial", "SICK_test_annotated")
 

@@ -13,8 +13,7 @@ from scripts.doc_blocks import ROOT, environment, workplace
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
 LIMIT = 900  # seconds a cell may take; a test's machine may be busy
-FAILS = "fails"
-"""Tag of a cell whose command is meant to end in an error."""
+FAILS = "fails"  # tag of a cell whose command is meant to end in an error
 FIRST_CELL = """
 %matplotlib inline
 import os, subprocess

@@ -34,8 +34,7 @@ from studies.sparse_cse.tables import SHARES, pruned
 
 LOW = "1% to 20%"
 SHARES_OF = {LOW: tuple(share for share in SHARES if share <= 0.2), **{f"{share:.0%}": (share,) for share in SHARES}}
-FEWEST = 20
-"""Pairs of a task, read and unread each, that are enough for a correlation."""
+FEWEST = 20  # pairs of a task, read and unread each, that are enough for a correlation
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ class Paper:
 
     key: str
     name: str
-    reference: str
-    """arXiv number, or venue and year."""
+    reference: str  # arXiv number, or venue and year
     title: str
 
     @property
@@ -41,14 +40,12 @@ class Study:
     """The object `STUDY` of a folder's module `study`."""
 
     tables: "tuple[Callable[[Recipes], Experiment], ...]"
-    papers: tuple[Paper, ...] = ()
-    """The papers whose claims are checked."""
+    papers: tuple[Paper, ...] = ()  # the papers whose claims are checked
+    # sections of the page; a function returns None if results are missing
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
-    """Sections of the page; a function returns None if results are missing."""
-    claims: "tuple[Claim, ...]" = ()
-    """What the papers claim, as functions of results."""
+    claims: "tuple[Claim, ...]" = ()  # what the papers claim, as functions of results
+    # what claims without tables read; None if it is missing
     simulations: "Callable[[PresetResults], Any]" = lambda results: None
-    """What claims without tables read; None if it is missing."""
 
     def judge(self, results: "PresetResults") -> "pandas.DataFrame":
         """The papers' claims with their verdicts, as `claims.judge` gives them."""

@@ -84,8 +84,7 @@ class Samples:
         return self.computed[dev_set][name]
 
 
-CellKey = tuple[str, str]
-"""A row's key and a column."""
+CellKey = tuple[str, str]  # a row's key and a column
 
 
 def compared(differences: Mapping[tuple[Any, ...], Uncertain]) -> pandas.DataFrame:
@@ -104,10 +103,8 @@ class TableResults:
     """A table with its finished runs, and the statistics of their scores."""
 
     table: StudyTable
-    runs: Mapping[str, tuple[RunResult, ...]]
-    """The runs of each row, one for each seed, by the row's key."""
-    samples: Samples
-    """Scores of all runs on resampled examples."""
+    runs: Mapping[str, tuple[RunResult, ...]]  # the runs of each row, one for each seed, by the row's key
+    samples: Samples  # scores of all runs on resampled examples
 
     @property
     def rows(self) -> list[tuple[Row, tuple[RunResult, ...]]]:

@@ -25,10 +25,8 @@ COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one more than colours, so that the eighth line looks like no other
 GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
 OURS, THEIRS = COLOURS[0], COLOURS[1]
-ACROSS = 4
-"""The most panels beside each other."""
-LETTERS = 11
-"""Letters of a legend in an inch."""
+ACROSS = 4  # the most panels beside each other
+LETTERS = 11  # letters of a legend in an inch
 
 # matplotlib has no currentColor. Text and axes are drawn in this colour, which the SVG replaces by currentColor.
 INK = "#010203"
@@ -250,8 +248,7 @@ def standalone(picture: Picture) -> str:
     return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"
 
 
-LEAST = 3
-"""Values that a parameter needs for a picture of its own."""
+LEAST = 3  # values that a parameter needs for a picture of its own
 PARAMETERS = {
     "rate": "learning rate, multiples of the default one",
     "share": "share removed",

@@ -27,12 +27,10 @@ from multitask.experiments.table_definitions import OVERALL, PresetRecord
 from multitask.stages.settings import HELD_OUT
 
 SCORES, ANSWERS = "scores.parquet", "answers.parquet"
-FRAME_VERSION = b"1"
-"""Of the file of scores."""
+FRAME_VERSION = b"1"  # of the file of scores
 TRAINING, EMBEDDINGS, MEAN = "training", "embeddings", "mean"
 """Sources that are no tasks, and the measure of a mean over tasks."""
-FACTS = "facts"
-"""The measure of the line that has what is no number."""
+FACTS = "facts"  # the measure of the line that has what is no number
 OVERLAP_PREFIX = "overlap: "
 """Begins measures of how many scored examples a model was trained on, and of its score on the others."""
 RANDOM_WEIGHTS = "random weights"
@@ -49,8 +47,7 @@ ANSWER: Final = pyarrow.schema(
 )
 ProbedAt = Literal["training batches", "held-out sentences"]
 """Where the gradient probe looks: at projected embeddings of training batches, or at plain ones of other sentences."""
-Numbers = Mapping[str, Mapping[str, float]]
-"""By source and measure."""
+Numbers = Mapping[str, Mapping[str, float]]  # by source and measure
 
 
 @dataclass(frozen=True)
@@ -60,46 +57,35 @@ class RunFacts:
     table: str
     row: str
     seed: int
-    model: str
-    """Name of the run with the final model: a training or an ensemble."""
-    evaluated: str
-    """Name of the run with its scores and predictions."""
-    start: str = ""
-    """The start weights of its first stage, or `RANDOM_WEIGHTS`."""
-    chain: tuple[str, ...] = ()
-    """Names of all its runs, parents first."""
+    model: str  # name of the run with the final model: a training or an ensemble
+    evaluated: str  # name of the run with its scores and predictions
+    start: str = ""  # the start weights of its first stage, or `RANDOM_WEIGHTS`
+    chain: tuple[str, ...] = ()  # names of all its runs, parents first
+    # seconds of wall time and the machine of each of its runs, the evaluation included. Rows may share runs
     costs: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    """Seconds of wall time and the machine of each of its runs, the evaluation included. Rows may share runs."""
-    sources: tuple[str, ...] = ()
-    """What a pre-training reads; nothing of other stages."""
-    measures: Mapping[str, str] = field(default_factory=dict)
-    """The metric of each scored task that the table compares."""
-    classes: Mapping[str, int] = field(default_factory=dict)
-    """How many classes a classification has."""
+    sources: tuple[str, ...] = ()  # what a pre-training reads; nothing of other stages
+    measures: Mapping[str, str] = field(default_factory=dict)  # the metric of each scored task that the table compares
+    classes: Mapping[str, int] = field(default_factory=dict)  # how many classes a classification has
+    # of each task that is scored by accuracy, that of always answering the most frequent label of the dev set
     majorities: Mapping[str, float] = field(default_factory=dict)
-    """Of each task that is scored by accuracy, that of always answering the most frequent label of the dev set."""
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """The member whose model alone answers a task of an ensemble."""
+    asked: Mapping[str, str] = field(default_factory=dict)  # the member whose model alone answers a task of an ensemble
+    # whether it is an ensemble that selected a task's model among several by their dev scores
     chosen_on_dev: bool = False
-    """Whether it is an ensemble that selected a task's model among several by their dev scores."""
+    # whether its folder has a model, which ensembles of predictions and published runs do not
     keeps_model: bool = False
-    """Whether its folder has a model, which ensembles of predictions and published runs do not."""
-    unknown: tuple[str, ...] = ()
-    """What is not known of the sentences that the model was trained on."""
+    unknown: tuple[str, ...] = ()  # what is not known of the sentences that the model was trained on
+    # of each task's answers: the types of labels and of predictions, and how many of them an example has
     kinds: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
-    """Of each task's answers: the types of labels and of predictions, and how many of them an example has."""
 
 
 @dataclass(frozen=True)
 class RunResult(RunFacts):
     """One seed of one row, with its numbers and answers."""
 
-    numbers: Numbers = field(default_factory=dict)
-    """Of the model that was kept."""
+    numbers: Numbers = field(default_factory=dict)  # of the model that was kept
+    # `step` and `numbers` of each evaluation in training; none for an ensemble, which trains nothing
     history: Sequence[Mapping[str, Any]] = ()
-    """`step` and `numbers` of each evaluation in training; none for an ensemble, which trains nothing."""
-    answers: Mapping[str, DevAnswers] = field(default_factory=dict)
-    """The answers to the dev set of each scored task."""
+    answers: Mapping[str, DevAnswers] = field(default_factory=dict)  # the answers to the dev set of each scored task
 
     @property
     def scores(self) -> dict[str, float]:

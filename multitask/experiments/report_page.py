@@ -115,8 +115,7 @@ def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
 
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""
-WIDTH = re.compile(r"max-width: ([\d.]+)in")
-"""The width of a picture."""
+WIDTH = re.compile(r"max-width: ([\d.]+)in")  # the width of a picture
 TEMPLATES = Path(__file__).parent
 
 
@@ -201,8 +200,7 @@ def html_page(markdown: str, pictures: Mapping[str, Picture]) -> str:
     return _templates(TEMPLATES).get_template("page.html.jinja").render(title=title, body=Markup(body))
 
 
-LETTERS_SHOWN = 120
-"""Letters of an example's text."""
+LETTERS_SHOWN = 120  # letters of an example's text
 
 
 def overview(tables: Sequence[TableScores]) -> Picture | None:

@@ -28,10 +28,8 @@ from multitask.experiments.compare_rows import TABLE_MEASURES, PresetResults, Ta
 from multitask.experiments.grid_frames import EMBEDDINGS, MEAN, TRAINING, RunResult
 from multitask.experiments.table_definitions import Row
 
-RESULTS_VERSION = 6
-"""Of the file."""
-METADATA = b"minbert-multitask results"
-"""Key of the tables' descriptions in the file's metadata."""
+RESULTS_VERSION = 6  # of the file
+METADATA = b"minbert-multitask results"  # key of the tables' descriptions in the file's metadata
 STEPS = "steps"
 """The metric of the column with the number of updates of a row's last training; it is there if rows differ in it."""
 _TEXT, _FLOAT = pyarrow.string(), pyarrow.float64()
@@ -69,39 +67,30 @@ class Column:
     task: str
     metric: str
     heading: str
-    pictured: bool
-    """Whether the table's picture has a panel for it."""
-    orderings: int = 0
-    """Pairs of rows with different published scores; `agree` of them have the published order."""
+    pictured: bool  # whether the table's picture has a panel for it
+    orderings: int = 0  # pairs of rows with different published scores; `agree` of them have the published order
     agree: int = 0
-    significant: int = 0
-    """Of those that agree, so many differ significantly; of the others, `contrary`."""
+    significant: int = 0  # of those that agree, so many differ significantly; of the others, `contrary`
     contrary: int = 0
+    # how large a difference to the reference row must be to be significant, of the row that varies least and of the one
+    # that varies most; None if no row is tested, or if there is a single seed
     significant_from: tuple[float, float] | None = None
-    """How large a difference to the reference row must be to be significant, of the row that varies least and of the
-    one that varies most; None if no row is tested, or if there is a single seed."""
-    majority: float | None = None
-    """The accuracy of always answering the most frequent label."""
+    majority: float | None = None  # the accuracy of always answering the most frequent label
+    # the largest share of a row's resamples on which the score is undefined, and which its interval leaves out
     left_out: float = 0.0
-    """The largest share of a row's resamples on which the score is undefined, and which its interval leaves out."""
 
 
 @dataclass(frozen=True)
 class Description:
     """What the lines of a table do not say."""
 
-    table: str
-    """The table's key."""
-    name: str
-    """For files and links."""
-    title: str
-    """With the paper's number of the table."""
+    table: str  # the table's key
+    name: str  # for files and links
+    title: str  # with the paper's number of the table
     note: str
-    reference: str | None
-    """Key of the row that the others are compared with."""
+    reference: str | None  # key of the row that the others are compared with
     columns: tuple[Column, ...]
-    start: str
-    """The preset's start weights."""
+    start: str  # the preset's start weights
 
 
 @dataclass(frozen=True)
@@ -109,8 +98,7 @@ class TableScores:
     """A table with all its scores."""
 
     description: Description
-    lines: pandas.DataFrame
-    """Of the file, those of this table."""
+    lines: pandas.DataFrame  # of the file, those of this table
 
     @cached_property
     def rows(self) -> pandas.DataFrame:

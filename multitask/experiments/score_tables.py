@@ -14,10 +14,8 @@ from multitask.evaluation.text_tables import SEEN
 from multitask.experiments.results_file import STEPS, Column, TableScores
 from multitask.tasks.scores import LOWER_IS_BETTER
 
-SIGNIFICANT = "\\*"
-"""Marks a score that differs significantly from the reference row's, in Markdown."""
-ComparedCell: TypeAlias = Any
-"""A line of `TableScores.cells`, or of `compare_rows.compared`."""
+SIGNIFICANT = "\\*"  # marks a score that differs significantly from the reference row's, in Markdown
+ComparedCell: TypeAlias = Any  # a line of `TableScores.cells`, or of `compare_rows.compared`
 
 
 def format_score(value: float | None) -> str:

@@ -18,11 +18,9 @@ from multitask.tasks import MAIN_TASKS
 
 TableKind = Literal["table", "curves", "simulations"]
 PointValue = str | int | float | bool | None | tuple[str, ...]
-Point = Mapping[str, PointValue]
-"""The parameters that tell a row from the others, by name."""
+Point = Mapping[str, PointValue]  # the parameters that tell a row from the others, by name
 OVERALL = "overall"
-OWN_TASKS: Final = "tasks"
-"""The table of a tasks file, and the preset that runs it."""
+OWN_TASKS: Final = "tasks"  # the table of a tasks file, and the preset that runs it
 
 
 @dataclass(frozen=True)

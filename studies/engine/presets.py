@@ -17,12 +17,10 @@ from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, Opti
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments, choose_tables, study_of_tables
 
-STUDIES = "Studies"
-"""Heading of our commands in the list of all."""
+STUDIES = "Studies"  # heading of our commands in the list of all
 
 PresetName = Literal["sample", "small", "medium", "best", "best-base", "paper", "paradigm", "paradigm-roberta"]
-ReportName = Literal[PresetName, "tasks"]
-"""What a report is about: a preset, or the tasks of a tasks file."""
+ReportName = Literal[PresetName, "tasks"]  # what a report is about: a preset, or the tasks of a tasks file
 
 GIVEN = ("quora", "sentiment", "similarity")  # Quora with labels, then dropout views of the others (section 4.1)
 AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length selects no checkpoint

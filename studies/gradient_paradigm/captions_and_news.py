@@ -21,8 +21,7 @@ from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split
 
-GENRE_FILES = {"main-captions": "captions.txt", "main-news": "news.txt"}
-"""The file of each genre."""
+GENRE_FILES = {"main-captions": "captions.txt", "main-news": "news.txt"}  # the file of each genre
 
 
 def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:

@@ -24,8 +24,7 @@ from studies.gradient_paradigm.tables import (
     with_components,
 )
 
-COMPARED = ("infonce", "vicreg-modified")
-"""The losses that are compared under other conditions."""
+COMPARED = ("infonce", "vicreg-modified")  # the losses that are compared under other conditions
 ROWS_PER_CHUNK = 64  # rows that are encoded at a time
 ALL_SENTENCES = 65536  # sentences; checkpoints with all sentences are as far apart as with these
 SENTENCES = 3000  # of a domain; the smallest domain of the course's data, captions, has more

@@ -24,8 +24,7 @@ from studies.report.verdicts import Statement
 
 DECOUPLED = ("align_uniform", "dcl")
 IMITATIONS = ("dcl_positive", "met", "mat", "mpt")
-AUTHORS_STEPS = 7800
-"""Of the authors' trainings."""
+AUTHORS_STEPS = 7800  # of the authors' trainings
 
 LONG_OR_SHORT = (ClaimPlace("decoupled-long", called="10 epochs"), ClaimPlace("decoupled", called="3 epochs"))
 READ_FROM = "Read from 10 epochs if they were run with three seeds, otherwise from 3."

@@ -23,8 +23,8 @@ NORMAL = NormalDist()
 class Simulated:
     """A number that simulated batches estimate."""
 
+    # the number if every simulated mean were off by so many standard errors; it must rise or fall throughout
     at: Callable[[float], float]
-    """The number if every simulated mean were off by so many standard errors; it must rise or fall throughout."""
 
     @property
     def value(self) -> float:

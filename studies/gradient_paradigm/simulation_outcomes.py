@@ -19,8 +19,7 @@ SIMULATED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET
 """The losses whose dissipation is simulated."""
 TRIPLETS = {"mpt": "MPT", "met": "MET", "mat": "MAT"}
 """The losses with a margin, which imitate the dissipation of InfoNCE."""
-RATIO_MAPS = ("arccon", "met")
-"""The losses whose ratio depends on the angles."""
+RATIO_MAPS = ("arccon", "met")  # the losses whose ratio depends on the angles
 TEMPERATURES = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
 FILE = "simulations.npz"
 

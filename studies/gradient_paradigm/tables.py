@@ -12,8 +12,7 @@ from multitask.stages.settings import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
 
-DESCRIBED = read_tables(__file__)
-"""Titles and notes of the tables."""
+DESCRIBED = read_tables(__file__)  # titles and notes of the tables
 ROWS: dict[str, list[dict[str, Any]]] = {
     key: about.pop(name) for key, about in DESCRIBED.items() for name in ("losses", "ways", "values") if name in about
 }
@@ -202,8 +201,7 @@ def mixed_lines(recipes: Recipes) -> Iterator[GridLine]:
 mixed = described_table("mixed", mixed_lines)
 
 
-DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}
-"""The gradient form's default parameters."""
+DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}  # the gradient form's default parameters
 SYMBOLS = {"margin": "m", "temperature": "τ", "ratio": "r"}
 MEANINGS = {"margin": "margin of the dissipation", "temperature": "temperature of the weight", "ratio": "ratio"}
 FIELDS = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}

@@ -23,8 +23,7 @@ from studies.gradient_paradigm.tables import COMPONENTS, LOSS_NAMES, MEANINGS, M
 from studies.report.claims import LEAST_SEEDS, SCORE
 from studies.report.study_page import as_intervals, section_of, table_section
 
-Track = Callable[[RunResult], Sequence[tuple[float, float]]]
-"""From a run to steps and values."""
+Track = Callable[[RunResult], Sequence[tuple[float, float]]]  # from a run to steps and values
 HELD_OUT_SENTENCES: ProbedAt = "held-out sentences"
 STATISTIC_LABELS = {
     "distance gap": "mean angle to negatives less mean angle to the positive, radians",
@@ -138,8 +137,7 @@ def long_section(found: TableResults) -> Section | None:
     return table_section(found, [over_training(found, panels, track, what, what) for what, track in tracks.items()])
 
 
-ActiveFactors = frozenset[str]
-"""The factors that are on."""
+ActiveFactors = frozenset[str]  # the factors that are on
 
 
 def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:

@@ -158,8 +158,7 @@ LATER_ORDERINGS = (
     later("pairs", OVERALL, "report", "none", "Layers in the heads help", section="section 6.1"),
     later("supervision", OVERALL, "supervised", "unsupervised", WITH_LABELS, section="section 6.2"),
 )
-LEAST_EVALUATIONS = 10
-"""Fewer do not tell when a training is best."""
+LEAST_EVALUATIONS = 10  # fewer do not tell when a training is best
 
 
 def until_best(run: RunResult) -> float | None:

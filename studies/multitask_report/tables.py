@@ -18,8 +18,7 @@ from multitask.tasks import MAIN_TASKS
 from studies.engine.recipes import Recipes, read_tables
 
 DESCRIBED = read_tables(__file__)
-RECIPE = ("finetune", "pretraining", "recipe")
-"""What `tables.toml` says of the recipes of all rows of a table."""
+RECIPE = ("finetune", "pretraining", "recipe")  # what `tables.toml` says of the recipes of all rows of a table
 TableEntry = Mapping[str, Any]
 
 

@@ -33,8 +33,7 @@ SENTENCE_COPIES = 3
 PARTS = re.compile(r"\((?P<label>[0-4])(?= )|(?P<word>[^\s()]+)|(?P<end>\))|(?P<other>\S)")
 
 HELD_OUT_SPLITS: tuple[Split, ...] = ("dev", "test")
-Phrase = tuple[str, int]
-"""Its words, separated by spaces, and its label from 0 to 4."""
+Phrase = tuple[str, int]  # its words, separated by spaces, and its label from 0 to 4
 
 
 def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:

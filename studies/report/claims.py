@@ -87,10 +87,8 @@ def last_score(run: RunResult) -> float | None:
 
 ClaimKind = Literal["claim", "beyond the paper", "theorem"]
 Status = Literal[Verdict, "not tested here", "theorem"]
-MARGIN = 0.01
-"""Smaller differences of scores do not matter."""
-COMPARABLE = -0.02
-"""Scores are comparable, or as good, above this difference."""
+MARGIN = 0.01  # smaller differences of scores do not matter
+COMPARABLE = -0.02  # scores are comparable, or as good, above this difference
 
 
 def share(value: float) -> str:
@@ -228,12 +226,12 @@ class Claim:
     section: str
     text: str
     criterion: str
+    # from the results of the first place that was run to a statement; without places, from the study's simulations
     says: Callable[[Any], Statement]
-    """From the results of the first place that was run to a statement; without places, from the study's simulations."""
     places: tuple[ClaimPlace, ...] = ()
+    # a `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the
+    # paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it
     kind: ClaimKind = "claim"
-    """A `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the
-    paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it."""
 
 
 READ: dict[ProbedAt, tuple[str, str, ClaimKind]] = {

@@ -21,8 +21,7 @@ MARKS = {
     "not tested here": "–",
     "theorem": "∎",
 }
-SILENT = ("not tested here", "theorem")
-"""Verdicts that need no results."""
+SILENT = ("not tested here", "theorem")  # verdicts that need no results
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:

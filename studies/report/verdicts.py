@@ -53,8 +53,7 @@ class Bound:
     number: Quantity
     bound: float = 0.0
     above: bool = True
-    margin: float = 0.0
-    """Smaller differences from the bound do not matter."""
+    margin: float = 0.0  # smaller differences from the bound do not matter
     form: Callable[[float], str] = signed
 
     def text(self) -> str:
@@ -99,10 +98,9 @@ class Combined:
     parts: Sequence["Statement"]
     every: bool
     note: str = ""
+    # what results can decide, if they lack something
     can: Literal["show or refute", "show", "refute"] = "show or refute"
-    """What results can decide, if they lack something."""
-    opposite: "Statement | None" = None
-    """What refutes the statement, if that is about other numbers."""
+    opposite: "Statement | None" = None  # what refutes the statement, if that is about other numbers
 
     def _part_level(self, level: float, show: bool) -> float:
         """The level at which each part is tested."""
@@ -158,8 +156,7 @@ class Combined:
         return choose(self.parts, key=sure).deciding(each, verdict) if self.parts else None
 
 
-Statement: TypeAlias = Bound | Combined
-"""What a claim says of results."""
+Statement: TypeAlias = Bound | Combined  # what a claim says of results
 
 
 @dataclass(frozen=True)

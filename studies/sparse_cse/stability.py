@@ -32,15 +32,13 @@ from multitask.stages.training_run import StartModel
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 
-BATCH_SIZES = (16, 32, 128)
-"""What batches of 64 are compared with."""
+BATCH_SIZES = (16, 32, 128)  # what batches of 64 are compared with
 UNIT_KINDS = ("heads", "neurons")
 SHARE = 0.1
 DRAWS = 50
 UnitScores = Callable[[RowNumbers, int, int], Units]
 """From rows, a batch size and a seed of the batches to the units' scores."""
-ByBatch = Mapping[str, Values]
-"""The scores that each batch gives, by kind of units: [batches, units]."""
+ByBatch = Mapping[str, Values]  # the scores that each batch gives, by kind of units: [batches, units]
 
 
 def stability(

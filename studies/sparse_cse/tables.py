@@ -18,16 +18,14 @@ from studies.gradient_paradigm.condition_tables import SHAPES, encoder_from_scra
 from studies.gradient_paradigm.tables import LOSSES
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
-CRITERIA = {"score": "by score", "random": "at random"}
-"""The criteria that decide which heads and neurons are removed."""
+CRITERIA = {"score": "by score", "random": "at random"}  # the criteria that decide which heads and neurons are removed
 WHOLE = "whole"
 NOTHING_REMOVED = Row(WHOLE, "Nothing removed")
 MEASURED = (
     "Alignment and uniformity are those of the embeddings of the STS Benchmark's test pairs; lower is better. The row "
     "with nothing removed is the whole encoder after the same training."
 )
-DESCRIBED = read_tables(__file__)
-"""Titles and notes of the tables."""
+DESCRIBED = read_tables(__file__)  # titles and notes of the tables
 
 
 def pruned(share: float, criterion: str) -> str:

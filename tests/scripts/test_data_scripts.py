@@ -24,6 +24,7 @@ from scripts.pairs_by_kind import KINDS, write
 from scripts.unread_pairs import SHARES, differences, pairs_of_tasks, scores
 from studies.engine.presets import SMALL
 from studies.sparse_cse.tables import WHOLE, pruned
+from tests.multitask.evaluation.folder import write_sts
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -192,34 +193,10 @@ def test_every_kind_has_pairs_of_its_sets_with_their_scores(pairs_of_kinds, tmp_
 # Pairs that a score reads are left out, and differences are those of the same seeds.
 
 
-PAIRS = 40
-
-
-@pytest.fixture
-def senteval(tmp_path) -> Path:
-    """Files of the similarity tasks with forty pairs each, which name their file."""
-    folder = tmp_path / "senteval"
-    for data in SETS["sts"]:
-        for path in data.paths(folder):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            rows = range(PAIRS)
-            if "input" in path.name:
-                lines = [f"{path.parent.name} {path.stem} {row}\tother {row}" for row in rows]
-            elif ".gs." in path.name:
-                lines = [f"{row % 6}" for row in rows]
-            elif "SICK" in path.name:
-                part = {"SICK_train": "TRAIN", "SICK_trial": "TRIAL"}.get(path.stem, "TEST")
-                header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
-                lines = [header, *(f"{row}\tsick {part} {row}\tother {row}\t{1 + row % 5}\tNEUTRAL" for row in rows)]
-            else:
-                lines = [f"main\tset\t2012\t{row:04}\t{row % 6}\tstsb {path.stem} {row}\tother {row}" for row in rows]
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
-
-
-def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(senteval, tmp_path, monkeypatch):
+def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("scripts.unread_pairs.FEWEST", 2)
     monkeypatch.setattr("scripts.unread_pairs.SMALL", replace(SMALL, suites=replace(SMALL.suites, limit=100)))
+    write_sts(senteval := tmp_path / "senteval", pairs=40)
     whole = {of.name: of.read(of.paths(senteval)).sampled(100) for of in SETS["sts"]}
     first, second = whole["STS14"].scored_columns
     assert len(first) == 100  # of 240
@@ -231,12 +208,8 @@ def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(senteval, tmp_path,
     assert found.keys() == {"STS14"}  # one pair of STS15 is not enough
     of = found["STS14"]
     assert np.flatnonzero(of.read).tolist() == [3, 5]
-    parts, touched = {text.split()[1] for text in (first[3], first[5])}, {second[3], second[5], other[1][0]}
-    unread = [
-        row
-        for row in range(100)
-        if first[row].split()[1] in parts and first[row] != first[7] and second[row] not in touched
-    ]
+    parts, touched = whole["STS14"].parts[whole["STS14"].scored], {text for pair in pairs for text in pair}
+    unread = [row for row in range(100) if parts[row] in parts[[3, 5]] and not touched & {first[row], second[row]}]
     assert np.flatnonzero(of.unread).tolist() == unread != []
     np.testing.assert_array_equal(of.labels, whole["STS14"].labels)
 

@@ -22,7 +22,7 @@ from multitask.stages.prune import prune
 from multitask.stages.settings_without_training import PruneConfig
 from studies.engine.recipes import GROUPS
 from studies.sparse_cse import figures
-from studies.sparse_cse.figures import OWN_PRUNED, removed, scores_section
+from studies.sparse_cse.figures import OWN_PRUNED, scores_section
 from studies.sparse_cse.stability import agreement, agreements, by_pairs, kinds_of_text, reliability, stability
 from studies.sparse_cse.study import STUDY
 from studies.sparse_cse.tables import (
@@ -94,22 +94,13 @@ def pruned_run(folder: Path, heads: list[list[int]]) -> RunResult:
     return RunResult("t", "r", 0, folder.name, folder.name, chain=(folder.name,))
 
 
-def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path):
-    """Two layers; heads of the second layer were missing before, one or both, as after an earlier pruning."""
-    runs = []
-    for seed, heads in enumerate(([[2, 2], [1, 1]], [[2, 1], [0, 0]])):
-        runs.append(pruned_run(tmp_path / f"prune-{seed}", heads))
-    heads, neurons = removed(runs, tmp_path) or ((), ())
-    assert heads == pytest.approx([0.25, 0.0])
-    assert neurons == pytest.approx([0.5, 0.5])
-    assert removed([], tmp_path) is None
-
-
 def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
-    """Of two layers with two heads and two neurons each, one row of numbers for each share with runs."""
-    runs = {}
-    for share, heads in ((0.1, [[2, 2], [2, 1]]), (0.5, [[2, 1], [2, 1]])):
-        runs[pruned(share, "score")] = (pruned_run(tmp_path / f"prune-{share}", heads),)
+    """A row of numbers for each share with runs, means over seeds; some heads were missing before."""
+    of_shares = {0.1: ([[2, 2], [1, 1]], [[2, 1], [0, 0]]), 0.5: ([[2, 1], [2, 1]],)}
+    runs = {
+        pruned(share, "score"): [pruned_run(tmp_path / f"prune-{share}-{n}", heads) for n, heads in enumerate(seeds)]
+        for share, seeds in of_shares.items()
+    }
     drawn: list[tuple[Any, ...]] = []
     monkeypatch.setattr(figures, "matrices", lambda *given: drawn.append(given))
     results: Any = SimpleNamespace(finished_tables={figures.OWN_PRUNED: SimpleNamespace(runs=runs)}, folder=tmp_path)
@@ -117,11 +108,11 @@ def test_the_heat_map_shows_percents_by_share_and_layer(tmp_path, monkeypatch):
     assert section is not None
     [(panels, texts, rows, columns, labels, title)] = drawn
     assert {name: of.tolist() for name, of in panels.items()} == {
-        "heads": [[0.0, 0.5], [0.5, 0.5]],
+        "heads": [[0.25, 0.0], [0.5, 0.5]],
         "neurons": [[0.5, 0.5], [0.5, 0.5]],
     }
     assert {name: of.tolist() for name, of in texts.items()} == {
-        "heads": [["0", "50"], ["50", "50"]],
+        "heads": [["25", "0"], ["50", "50"]],
         "neurons": [["50", "50"], ["50", "50"]],
     }
     assert (rows, columns, labels) == (["10%", "50%"], ["0", "1"], ("layer", "share removed of all"))
