@@ -332,11 +332,13 @@ def check_preset(preset: Preset) -> None:
 def write_best_predictions(preset: Preset, results: PresetResults, options: RunOptions, output: Path) -> list[Path]:
     """Write prediction files of the best model of each group of tasks that the preset names, in its tables.
 
-    Returns the files. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
+    Returns the files. A group of tasks has none if no run succeeded, if no overall score is defined, or if a file is
+    missing; a warning says so.
     """
     paths: list[Path] = []
+    tables = {experiment.table.key for experiment in preset.experiments}
     for tasks in preset.predicted:
-        if best := results.best_run(tasks, {experiment.table.key for experiment in preset.experiments}):
+        if best := results.best_run(tasks, tables):
             try:
                 files = _predictions(Run(options.runs / best.model), preset.data, options)
             except InputError as error:
@@ -346,6 +348,8 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
                 with atomic_file(output / path.name) as temporary:
                     shutil.copyfile(path, temporary)
                 paths.append(output / path.name)
+        elif any(run.table in tables and run.scores.keys() == set(tasks) for run in results.runs):
+            logger.warning("no predictions for %s: no model has an overall score", ", ".join(tasks))
     return paths
 
 

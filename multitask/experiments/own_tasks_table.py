@@ -72,13 +72,14 @@ def _table(
 
 def _note(settings: FinetuneConfig, tasks: Mapping[str, Task], united: str) -> str:
     epochs = "one epoch" if settings.epochs == 1 else f"{settings.epochs} epochs"
-    left_out = [name for name, task in tasks.items() if not task.selects]
+    left_out = ", ".join(name for name, task in tasks.items() if not task.selects)
+    errors = f" Overall leaves out {left_out}, because lower scores are better there; alone, the last epoch is kept."
     return (
         f"Every row trains for {epochs} of {settings.epoch_size:,} examples of each task; sampling by size takes as "
         f'many in all, with more of larger sets. A model of one task is scored on that task only. "{united}", the '
         "reference row, unites these models: each task has an encoder of its own, kept from the epoch that is best for "
         "that task. The differences to it are what one model for all tasks gains or loses."
-        + (f" Overall leaves out {', '.join(left_out)}, because lower scores are better there." if left_out else "")
+        + (errors if left_out else "")
     )
 
 

@@ -6,6 +6,7 @@ import math
 import random
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,9 +15,11 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from minbert.errors import InputError
+from multitask.base.options import RunOptions
 from multitask.base.runs import Run
 from multitask.cli.main import main
 from multitask.experiments.compare_rows import PresetResults, TableResults
+from multitask.experiments.grid import write_best_predictions
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.own_tasks_table import tasks_preset
 from multitask.experiments.results_file import scores_as_data
@@ -245,6 +248,21 @@ def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(tasks_
     for name in ("average", "epoch_round_robin", "annealed", "mgda", "random", "pcgrad:reduction=sum"):
         assert f"Together, {name} " in shown
     assert "Together, single" not in shown
+
+
+def test_tasks_without_a_score_to_choose_by_say_what_is_kept_and_that_nothing_is_predicted(
+    work, tasks_file, tiny_encoder, tmp_path, caplog
+):
+    """Lower errors are better; here as if no model's overall score were defined."""
+    preset = tasks_preset(tasks_file, str(tiny_encoder), FinetuneConfig(), ["average"])
+    assert "Overall leaves out stars, because lower scores are better there; alone, the last epoch is kept." in (
+        preset.experiments[0].table.note
+    )
+    frames = GridFrames.of_runs(work / "runs", "tasks")
+    runs = tuple(replace(run, numbers={**run.numbers, OVERALL: {"mean": math.nan}}) for run in frames.runs)
+    results = PresetResults.of(replace(frames, runs=runs))
+    assert write_best_predictions(preset, results, RunOptions(), tmp_path) == []
+    assert caplog.messages[-1] == "no predictions for topic, tags, stars: no model has an overall score"
 
 
 def test_a_scheduler_that_is_written_in_two_ways_has_one_row(tasks_file, tiny_encoder):
