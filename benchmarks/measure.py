@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -80,14 +80,8 @@ def machine() -> str:
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> Iterator[str]:
-    """The lines of a Markdown table, whose first columns are texts and the others numbers."""
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> None:
+    """Print a Markdown table, each line as soon as it is measured. Its first columns are texts, the others numbers."""
     marks = ["---"] * texts + ["---:"] * (len(header) - texts)
     for row in chain((header, marks), rows):
-        yield f"| {' | '.join(map(str, row))} |"
-
-
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> None:
-    """Print each line as soon as it is measured."""
-    for line in table(header, rows, texts):
-        print(line, flush=True)
+        print(f"| {' | '.join(map(str, row))} |", flush=True)

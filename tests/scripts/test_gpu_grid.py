@@ -4,6 +4,7 @@ import errno
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,13 +19,6 @@ from scripts.published_runs import answers_of, pack, unpack
 from tests.studies.synthetic import write_store
 
 
-class Record:
-    """What is known of a grid whose rows failed, or not."""
-
-    def __init__(self, *failures):
-        self.failures = failures
-
-
 @pytest.mark.parametrize("end", ["whole", "stopped", "full disk", "a row failed"])
 def test_finished_rows_are_packed_however_the_grid_ends(end, tmp_path, monkeypatch, capsys):
     runs, file = write_store(tmp_path / "runs", ["3"], seeds=1), tmp_path / "packed" / "3.parquet"
@@ -36,7 +30,7 @@ def test_finished_rows_are_packed_however_the_grid_ends(end, tmp_path, monkeypat
     def run(*_):
         if end in errors:
             raise errors[end]
-        return Record(*[failed] * (end == "a row failed"))
+        return SimpleNamespace(failures=[failed] * (end == "a row failed"))
 
     monkeypatch.setattr(gpu_grid, "run_preset", run)
     if end in errors:
@@ -56,7 +50,7 @@ def test_suites_are_read_from_the_given_folder(tmp_path, monkeypatch):
         [table] = preset.experiments
         scored = [table.evaluation(model) for model in table.models.values()]
         assert {(node.stage, node.data) for node in scored} == {("suites", Path("elsewhere"))}
-        return Record()
+        return SimpleNamespace(failures=[])
 
     arguments = ["--data", "d", "--suites-data", "elsewhere", "--runs", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["gpu_grid", "small", "objectives-suites", "f", *arguments])
