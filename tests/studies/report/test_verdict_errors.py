@@ -1,7 +1,6 @@
 """How often a paper's verdicts are false: simulated, in the table of docs/reference/verdicts.md."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy.stats import t as student
 from multitask.evaluation.statistics import LEVEL, SampledScores, contrast
 from studies.report.verdicts import Bound, Levels, Quantity, Verdict, levels, verdict
 from tests.conftest import ROOT
+from tests.studies.report.test_verdicts import Number
 
 pytestmark = pytest.mark.slow
 
@@ -26,24 +26,10 @@ def quantile(level: float, degrees: int) -> float:
     return float(student.ppf(1 - level / 2, degrees))
 
 
-@dataclass(frozen=True)
-class Paired:
+def paired(differences: np.ndarray) -> Number:
     """The mean of differences, with the interval of the paired t test."""
-
-    value: float
-    error: float
-    degrees: int
-
-    def interval(self, level: float) -> tuple[float, float]:
-        half = self.error * quantile(level, self.degrees)
-        return self.value - half, self.value + half
-
-    def detectable(self, bound: float, level: float) -> float:
-        return bound
-
-
-def paired(differences: np.ndarray) -> Paired:
-    return Paired(differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences)), len(differences) - 1)
+    error = differences.std(ddof=1) / np.sqrt(len(differences))
+    return Number(differences.mean(), lambda level: error * quantile(level, len(differences) - 1))
 
 
 def false(said: Verdict, number: Quantity, at: Levels, true: float) -> bool:
