@@ -336,8 +336,8 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
     missing; a warning says so.
     """
     paths: list[Path] = []
-    tables = {experiment.table.key for experiment in preset.experiments}
     for tasks in preset.predicted:
+        tables = {experiment.table.key for experiment in preset.experiments}
         if best := results.best_run(tasks, tables):
             try:
                 files = _predictions(Run(options.runs / best.model), preset.data, options)
