@@ -149,7 +149,7 @@ def _scores_folder(options: Evaluate) -> Path:
 def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, LabelledData]":
     """The rows to score: the tasks' own sets, or those of the file that is given."""
     from multitask.data.tables import RowsFrom, suffixes
-    from multitask.models.estimates import load_split
+    from multitask.models.estimates import load_split, located
     from multitask.models.multitask_model import tasks_for
     from multitask.tasks.declarations import task_named
     from multitask.tasks.read_examples import read_examples
@@ -161,10 +161,12 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
         raise InputError(f"--label and --text need one --task: the model has {', '.join(names)}")
     found = {}
     for task in map(model.tasks.__getitem__, names):
+        own = task.file_format
+        if options.tasks_file:
+            declared = task_named(options.tasks_file, task.name)
+            task, own = replace(located(task, declared), files=task.files), declared.file_format
         task = task.reading(options.text) if options.text else task
         task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
-        declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
-        own = declared.file_format
         own = replace(own, separator=options.separator or own.separator)
         file_format = own.of_form(own.form_read(suffixes(options.input)[0]))
         file_format = replace(file_format, separator=options.separator or file_format.separator)

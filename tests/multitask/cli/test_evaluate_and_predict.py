@@ -18,6 +18,7 @@ from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.data.messages import refuse
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
+from tests.multitask.declared import tasks_file
 from tests.multitask.evaluation.folder import write_retrieval
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -268,6 +269,23 @@ def test_a_file_is_scored_on_several_tasks_as_on_each(run, tmp_path, capsys):
     assert "--label and --text need one --task" in capsys.readouterr().err
     assert call("evaluate", "--model", run, "--input", tmp_path / "i.csv", "--data", tmp_path, *CPU) == 2
     assert "--data is for dev and test sets, not for --input" in capsys.readouterr().err
+
+
+def test_labels_of_a_scored_file_are_written_as_a_tasks_file_says(run, tmp_path, capsys):
+    texts = {"sentence1": ["How old?", "A cat.", "Why?"], "sentence2": ["What age?", "A dog.", "Why so?"]}
+    task = {
+        "kind": "pair_classification",
+        "text": [*texts],
+        "label": "is_duplicate",
+        "aliases.no": "0",
+        "aliases.yes": "1",
+    }
+    declared = tasks_file(tmp_path, texts | {"is_duplicate": ["yes", "no", "1"]}, paraphrase=task)
+    arguments = ["--task", "paraphrase", "--input", tmp_path / "rows.csv", "--output", tmp_path / "o.json", *CPU]
+    assert call("evaluate", "--model", run, *arguments, "--separator", ",") == 2
+    assert 'is_duplicate is "yes"; expected one of 0, 1' in capsys.readouterr().err
+    assert call("evaluate", "--model", run, *arguments, "--tasks-file", declared) == 0
+    assert sum(map(sum, json.loads((tmp_path / "o.json").read_text())["tasks"]["paraphrase"]["confusion"])) == 3
 
 
 @pytest.mark.parametrize("tasks", [["paraphrase"], ["similarity", "sentiment"], ["paraphrase", "sentiment"]])
