@@ -1,6 +1,6 @@
 """Predictions for the rows of a file, or for the tasks' own sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -82,15 +82,14 @@ def predict_file(
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
-    form = form if str(source) == "-" else suffixes(source)[0]
     formats = {name: (declared or model.tasks)[name].file_format for name in named}
+    form = form if str(source) == "-" else suffixes(source)[0]
     if form == ".txt":
-        tables = (own for n, own in formats.items() if _begins_as_table(source, own, _read(model.tasks[n], columns)))
-        separator = separator or next((own.separator for own in tables), None)
+        needed = {name: _read(model.tasks[name], columns) for name in named}
+        separator = separator or _separator_of(source, formats, needed)
         form = "" if separator else form
     formats = {name: own.of_form(form) for name, own in formats.items()}
-    file_format = _common_format(list(formats.values()))
-    file_format = replace(file_format, separator=separator or file_format.separator)
+    file_format = _common_format(formats.values(), separator)
     place, lines = STANDARD_INPUT if str(source) == "-" else str(source), form == ".txt"
     pairs = lines and all(model.tasks[name].pair for name in named)
     read = partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form)
@@ -126,22 +125,25 @@ def predict_file(
     return count
 
 
-def _begins_as_table(source: Path, own: Format, texts: Sequence[Template]) -> bool:
-    """Whether a text file begins with the columns' names, as a table with the separator of a task's own files does."""
-    if not own.separator or not source.is_file():
-        return False
-    try:
-        table = open_table(RowsFrom(str(source)), own.of_form(""))
-    except InputError:  # sentences may be in another encoding
-        return False
-    return all(table.has(column) for made in texts for column in made.columns)
+def _separator_of(source: Path, formats: Mapping[str, Format], needed: Mapping[str, Sequence[Template]]) -> str | None:
+    """That of the first task for which a text file begins with its columns' names; None if it has sentences."""
+    for name, own in formats.items():
+        if not own.separator or not source.is_file():
+            continue
+        try:
+            table = open_table(RowsFrom(str(source)), own.of_form(""))
+        except InputError:  # sentences may be in another encoding
+            continue
+        if all(table.has(column) for made in needed[name] for column in made.columns):
+            return own.separator
+    return None
 
 
-def _common_format(formats: Sequence[Format]) -> Format:
-    """How a file is written, as far as the tasks' own declarations agree."""
+def _common_format(formats: Iterable[Format], separator: str | None) -> Format:
+    """How a file is written, as far as the tasks' own declarations agree, or with another separator."""
     first, *others = formats
     same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
-    return Format(**same)
+    return Format(**same | ({"separator": separator} if separator else {}))
 
 
 def _check_header(table: OpenTable, new: Sequence[str]) -> None:
