@@ -10,6 +10,9 @@ from minbert.files import refuse_expansion
 from multitask.data.messages import damaged, read_or_refuse
 from multitask.data.tables import ROWS_PER_BATCH, UNSUSPECTED_BYTES, FileRow, OpenTable, RowsFrom
 
+HUB_ROWS_PER_BATCH = 256
+"""Few, as rows of a hub data set may be large."""
+
 
 def read_parquet(path: Path, *_: object) -> OpenTable:
     """Text is read as indices into its different values: a few values repeated often are a small file."""
@@ -28,7 +31,7 @@ def read_parquet(path: Path, *_: object) -> OpenTable:
             for batch in file.iter_batches(rows_per_batch):
                 size += sum(map(_bytes_of, batch.columns))
                 refuse_expansion(path, size)
-                yield _rows_of_arrow(batch)
+                yield _rows_of_arrow(pyarrow.Table.from_batches([batch]))
 
     with damage():
         metadata = read_or_refuse(path, pyarrow.parquet.read_metadata)
@@ -57,25 +60,17 @@ def _fields_of(schema: Any) -> FileRow:
 
 
 def _rows_of_arrow(table: Any) -> list[FileRow]:
-    """The rows of an Arrow table. Numbers of 32 bits keep their digits: 0.1 would be 0.10000000149011612."""
-    import pyarrow
+    """The rows of an Arrow table. Fractions of 32 bits keep their digits: 0.1 would be 0.10000000149011612."""
+    import pyarrow.compute
 
-    in_text, in_float64 = (_with_float32(table.schema, kind) for kind in (pyarrow.string(), pyarrow.float64()))
-    rows: list[FileRow] = table.cast(in_text).cast(in_float64).to_pylist()
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_float32(field.type):
+            exact = table.column(place).cast(pyarrow.float64())
+            short = table.column(place).cast(pyarrow.string()).cast(pyarrow.float64())
+            whole = pyarrow.compute.equal(pyarrow.compute.floor(exact), exact)
+            table = table.set_column(place, field.name, pyarrow.compute.if_else(whole, exact, short))
+    rows: list[FileRow] = table.to_pylist()
     return rows
-
-
-def _with_float32(kind: Any, other: Any) -> Any:
-    """A schema or an Arrow type with another type in place of float32, also in lists and structs."""
-    import pyarrow
-
-    if isinstance(kind, pyarrow.Schema):
-        return pyarrow.schema([field.with_type(_with_float32(field.type, other)) for field in kind])
-    if pyarrow.types.is_list(kind):
-        return pyarrow.list_(kind.value_field.with_type(_with_float32(kind.value_type, other)))
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([field.with_type(_with_float32(field.type, other)) for field in kind])
-    return other if pyarrow.types.is_float32(kind) else kind
 
 
 def _bytes_of(column: Any) -> int:
@@ -95,7 +90,7 @@ def _bytes_of(column: Any) -> int:
 def read_data_set(source: RowsFrom) -> OpenTable:
     """Class numbers become the names that the data set declares."""
     data = source.data_set()
-    read = chain.from_iterable(map(_rows_of_arrow, data.with_format("arrow").iter(ROWS_PER_BATCH)))
+    read = chain.from_iterable(map(_rows_of_arrow, data.with_format("arrow").iter(HUB_ROWS_PER_BATCH)))
     rows = enumerate((_with_class_names(dict(data.features), row) for row in read), start=1)
     examples = [_fields_of(data.features.arrow_schema)]
     return OpenTable(str(source), tuple(data.column_names), rows, by_line=False, examples=examples)

@@ -135,7 +135,8 @@ def _rows_of_split(table: OpenTable, split: str) -> OpenTable:
         if split not in found:
             there = listed(sorted(found))
             raise MissingSplitError(f"{table.name}: no row has {quote(split)} in column split, only {there}")
-        if alike := [other for other in sorted(found - {split}) if other.casefold() in ("", split.casefold())]:
+        none = "" if split == "train" else split  # rows of no split are told of once
+        if alike := [other for other in sorted(found - {split}) if other.casefold() in (none, split.casefold())]:
             shown = listed(map(quote, alike))
             logger.warning("%s: rows with %s in column split do not belong to %s", table.name, shown, quote(split))
 

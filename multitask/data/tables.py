@@ -274,8 +274,12 @@ def table_of(frame: "pandas.DataFrame") -> OpenTable:
 
 
 def _own_digits(column: "pandas.Series") -> "pandas.Series":
-    """A column; 0.1 as a number of 32 bits is 0.1, and not 0.10000000149011612, as in files."""
-    return column.astype("float32").astype(str).astype(float) if str(column.dtype).lower() == "float32" else column
+    """A column, in which fractions of 32 bits keep their digits, as in files: 0.1 would be 0.10000000149011612."""
+    if str(column.dtype) not in ("float32", "Float32", "float[pyarrow]"):
+        return column
+    numbers = column.astype("float32")
+    exact = numbers.astype(float)
+    return exact.where(exact == exact.round(), numbers.astype(str).astype(float))
 
 
 def _of_python(value: Any) -> Any:

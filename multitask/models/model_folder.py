@@ -107,12 +107,18 @@ def stored_prompts(folder: Path) -> dict[str, str]:
     return {str(kind): words for kind, words in prompts.items() if isinstance(words, str) and words}
 
 
-def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
+def stored_include_prompt(folder: Path) -> bool:
+    """Whether sentence-transformers takes prompts into the mean."""
+    return not (folder / POOLING).is_file() or read_json(folder / POOLING, dict).get("include_prompt") is not False
+
+
+def write_pooling(folder: Path, pooling: PoolingMethod, width: int, include_prompt: bool = True) -> None:
     """Write the file that `stored_pooling` reads, in the format that every version of sentence-transformers knows."""
     settings = {
         "word_embedding_dimension": width,
         "pooling_mode_cls_token": pooling == "cls",
         "pooling_mode_mean_tokens": pooling == "mean",
+        **({} if include_prompt else {"include_prompt": False}),
     }
     write_json(folder / POOLING, settings)
 

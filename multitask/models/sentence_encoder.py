@@ -350,5 +350,5 @@ def load_encoder(
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
         if prompts := stored_prompts(folder):
             each = listed(f"{kind} {quote(words)}" for kind, words in prompts.items())
-            logger.info("%s: no prompts are added to texts; this model has %s (--column or `prompt`)", name, each)
+            logger.info("%s: no prompts are added to texts; this model has %s", name, each)
     return SentenceEncoder.load(name, revision, pooling, device, precision)

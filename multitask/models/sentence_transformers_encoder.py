@@ -26,7 +26,7 @@ from multitask.data.examples import TextCounts
 from multitask.data.messages import logger
 from multitask.data.messages import reason as cause
 from multitask.models.compute_in_batches import check_dimensions, texts_to_embed
-from multitask.models.model_folder import POOLING, stored_pooling
+from multitask.models.model_folder import stored_pooling
 from multitask.models.settings import Pooling
 from multitask.models.transformers_model import loading_reports, refuse_lacking
 
@@ -79,8 +79,6 @@ def beyond_encoder(folder: Path) -> str | None:
     for name, key in CHANGES:
         if (folder / name).is_file() and (value := read_json(folder / name, dict).get(key)):
             return f"{folder / name}: {key} is {value!r}"
-    if read_json(folder / POOLING, dict).get("include_prompt", True) is False:
-        return f"{folder / POOLING}: include_prompt is False"
     return None
 
 

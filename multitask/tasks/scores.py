@@ -72,9 +72,7 @@ def constant(values: NDArray[Any], unit: float = 0.0) -> bool:
 def same_number(values: NDArray[Any]) -> str:
     """What numbers are that are `constant`, for messages."""
     low, high = values.min(), values.max()
-    return (
-        f"{low:g}" if low == high else f"{low:.15g} to {high:.15g}, too close for fp32 (subtract one number from all)"
-    )
+    return f"{low:g}" if low == high else f"{low:.15g} to {high:.15g}, too close for fp32"
 
 
 def score_text(score: float, form: str = ".4f") -> str:

@@ -18,7 +18,7 @@ from minbert.files import atomic_folder, read_json, write_json, write_text
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
-from multitask.models.model_folder import stored_prompts, write_pooling
+from multitask.models.model_folder import stored_include_prompt, stored_prompts, write_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 
 logger = logging.getLogger("multitask")
@@ -92,7 +92,7 @@ def export_sentence_transformers(
     with export_folder(folder, trained_on) as temporary:
         _write_encoder(encoder, temporary)
         write_json(temporary / "modules.json", modules)
-        write_pooling(temporary, encoder.pooling, encoder.width)
+        write_pooling(temporary, encoder.pooling, encoder.width, stored_include_prompt(Path(encoder.name)))
         if normalize:
             write_json(temporary / "2_Normalize" / "config.json", {})  # hubs do not keep empty folders
         write_json(

@@ -51,7 +51,9 @@ def formats_of(pairs: str, corpus: Path | None, column: str | None, written: For
 
     The lines of a text file have no separator. Raises InputError for what means nothing to either.
     """
-    of_pairs = Format() if pairs in PAIRED else written.meant_for(RowsFrom(pairs).form)
+    source = RowsFrom(pairs)
+    form_of_pairs = source.form if source.path else ".parquet"  # which a data set of the hub is read as
+    of_pairs = Format() if pairs in PAIRED else written.meant_for(form_of_pairs)
     of_corpus = Format()
     if corpus is not None and corpus.suffix != ".npy":
         form = suffixes(corpus)[0] or ".txt"

@@ -308,6 +308,7 @@ def test_a_killed_run_does_not_know_its_sentences_until_it_is_complete(tiny_enco
     [
         ("sentences", np.zeros(3)),
         ("sentences", np.zeros(3, np.uint64)),
+        ("sentences", np.array([{}])),
         ("pairs", np.zeros((1, 2), np.uint64)),
         ("unknown", np.arange(3)),
         ("unknown", np.array("text")),
@@ -318,5 +319,5 @@ def test_a_record_of_other_arrays_is_damaged(tmp_path, name, array):
     arrays = dict(np.load(tmp_path / RECORD))
     assert TrainedOn.read(tmp_path).sentences.tolist() == sorted(hash_sentences(["b", "a"]).tolist())
     np.savez(tmp_path / RECORD, **{**arrays, name: array})
-    with pytest.raises(InputError, match=f"{RECORD}: damaged; delete it"):
+    with pytest.raises(InputError, match=f"{RECORD}: damaged.*; delete it"):
         TrainedOn.read(tmp_path)

@@ -267,7 +267,11 @@ def test_rows_whose_split_is_nearly_the_name_of_one_are_not_left_out_in_silence(
     values = [" dev", "Dev", None, "train", "DEV"]
     path = write(tmp_path, contents(".jsonl", [{"text": "a", "split": value} for value in values]), "x.jsonl")
     assert len(list(open_table(RowsFrom(str(path), "dev")).rows)) == 1
-    assert caplog.messages == [f'{path}: rows with "", "DEV", "Dev" in column split do not belong to "dev"']
+    assert len(list(open_table(RowsFrom(str(path), "train")).rows)) == 1
+    assert caplog.messages == [
+        f'{path}: rows with "DEV", "Dev" in column split do not belong to "dev"',
+        f'{path}: rows with "" in column split do not belong to "train"',
+    ]
 
 
 # Spreadsheets, and small files that claim much.

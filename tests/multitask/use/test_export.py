@@ -124,6 +124,21 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
+def test_a_mean_that_leaves_out_prompts_still_does(encoder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    export_sentence_transformers(encoder, tmp_path / "in", "", False, NOTHING)
+    model = SentenceTransformer(str(tmp_path / "in"), device="cpu")
+    with_prompt = model.encode_query(SENTENCES)
+    model.set_pooling_include_prompt(False)
+    model.save(str(tmp_path / "other"))
+    own = SentenceEncoder.load(tmp_path / "other", **EXACT)
+    export_sentence_transformers(own, tmp_path / "out", "", False, NOTHING)
+    exported = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode_query(SENTENCES)
+    np.testing.assert_allclose(exported, model.encode_query(SENTENCES), atol=1e-5)
+    assert abs(exported - with_prompt).max() > 1e-3
+
+
 def test_first_numbers_are_those_that_sentence_transformers_keeps(encoder, tmp_path):
     from sentence_transformers import SentenceTransformer
 

@@ -224,6 +224,7 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data, caplog):
         ("p.xlsx", "c.csv", {"sheet": "S", "skip_rows": 2}, {"quotes": False, "encoding": "cp1252", "skip_rows": 2}),
         ("p.xlsx", "c.npy", {"sheet": "S", "skip_rows": 2}, None),
         ("p.csv", "c.xlsx", {"quotes": False, "encoding": "cp1252", "skip_rows": 2}, {"sheet": "S", "skip_rows": 2}),
+        ("hf:p", "c.xlsx", {}, None),
         ("quora", "c.txt", {}, None),
         ("quora", None, {}, None),
     ],
