@@ -144,7 +144,9 @@ def test_what_a_thousand_steps_teach_are_means_of_the_seeds():
     scores = GridFrames.load(PAGES / "results" / "scores" / "multitask-report-medium.parquet")
     labels = {(of.key, row.key): row.label for of in scores.record.tables for row in of.rows}
     found = pandas.DataFrame(
-        {"table": run.table, "row": run.row, OVERALL: run.overall, **run.scores} for run in scores.runs
+        {"table": run.table, "row": run.row, OVERALL: run.overall, **run.scores}
+        | {"at threshold": run.numbers.get("paraphrase", {}).get("accuracy_at_threshold")}
+        for run in scores.runs
     ).groupby(["table", "row"])
     means, page = found.mean(), (PAGES / "multitask-report.md").read_text(encoding="utf-8")
     for key in ("none", "nli", "given", "given-single-task"):
@@ -153,7 +155,10 @@ def test_what_a_thousand_steps_teach_are_means_of_the_seeds():
     of_report = means.loc[list(map(str, range(2, 11)))]
     ends = (f"{of_report[task].min():.3f} to {of_report[task].max():.3f}" for task in COLUMNS)
     assert f"| Tables 2 to 10, lowest to highest row of `medium` | {' | '.join(ends)} |" in page
-    assert set(found.size()) == {6}
+    for key, of_row in means.loc["1"].iterrows():
+        shown = [*as_shown(of_row), f"{of_row['at threshold']:.3f}"]
+        assert f"| {labels['1', key]} | {' | '.join(shown)} |" in page
+    assert {(table == "1", size) for (table, _), size in found.size().items()} == {(True, 3), (False, 6)}
     assert {run.steps for run in scores.runs if run.row == "scheduler=batch_round_robin"} == {3000}
 
 
