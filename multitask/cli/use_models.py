@@ -4,6 +4,7 @@ The options of a command stand before its function, which imports what it needs:
 command waits for the packages of another one.
 """
 
+import logging
 import sys
 from dataclasses import field
 from itertools import islice
@@ -20,6 +21,7 @@ from multitask.data.tables import ROWS_PER_BATCH, Format
 from multitask.models.settings import Pooling
 from multitask.use.hard_negatives import HardNegatives
 
+logger = logging.getLogger("multitask")
 FOUND = ("query", "rank", "score", "row", "text")
 """Columns of what `search` writes."""
 
@@ -352,6 +354,7 @@ def export(options: Export) -> None:
     from multitask.data.contamination import TrainedOn
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
+    from multitask.models.sentence_transformers_encoder import further_modules
     from multitask.use import export as exports
     from multitask.use.export_heads import export_onnx_with_heads
     from multitask.use.model_card import model_card
@@ -363,7 +366,11 @@ def export(options: Export) -> None:
         model, data = MultitaskModel.load(folder, "cpu", "fp32"), options.tasks_file or options.data
         print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))
     else:
-        encoder = SentenceEncoder.load(options.model, options.revision, options.pooling, "cpu", "fp32")
+        pooling = options.pooling
+        if options.to == "transformers" and (further := further_modules(folder)) is not None:
+            pooling = "mean"  # any, as the encoder alone is written
+            logger.warning("%s; the export is the encoder alone", further)
+        encoder = SentenceEncoder.load(options.model, options.revision, pooling, "cpu", "fp32")
         match options.to:
             case "transformers":
                 exports.export_transformers(encoder, options.output, trained_on)

@@ -104,6 +104,16 @@ def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_what_is_beyond_the_encoder_is_named_and_left_out(tiny_encoder, tmp_path, caplog):
+    types = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")]
+    folder = shutil.copytree(tiny_encoder, tmp_path / "in")
+    write_json(folder / "modules.json", [{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in types])
+    assert main(["export", "--model", str(folder), "--output", str(tmp_path / "out")]) == 0
+    assert "Transformer, Pooling, Dense; the export is the encoder alone" in caplog.text
+    ours, exported = (AutoModel.from_pretrained(path).state_dict() for path in (tiny_encoder, tmp_path / "out"))
+    assert all(torch.equal(ours[name], exported[name]) for name in exported)
+
+
 @pytest.mark.parametrize("normalize", [False, True], ids=["raw", "normalised"])
 def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize, caplog):
     from sentence_transformers import SentenceTransformer
