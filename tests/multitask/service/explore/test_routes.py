@@ -100,6 +100,16 @@ def test_the_page_opens_on_what_the_model_can_do(models, small_data, tasks, open
         assert error <= np.median(rows.error)
 
 
+def test_labels_to_choose_from_are_in_the_order_of_classes(models, dev_sets):
+    explored = dev_sets["sentiment"]
+    rows = explored.rows["one"]
+    numbered = replace(explored, rows={"one": rows.assign(gold=[("10", "9", "2")[i % 3] for i in range(len(rows))])})
+    with TestClient(create_app({"one": models["one"]}, Limits(), dev_sets={"sentiment": numbered})) as client:
+        page = client.get("/", params={"view": "errors", "task": "sentiment"}).text
+    (chooser,) = re.findall(r'<select name="gold".*?</select>', page, re.DOTALL)
+    assert re.findall(r'value="(\d+)"', chooser) == ["2", "9", "10"]
+
+
 def test_a_form_keeps_what_was_asked(client):
     form = {"sentences": "a </textarea>\nb", "objective": "mpt", "mpt.margin": "0.4", "dropout": "0.2", "seed": "1e"}
     page = client.post("/", data={"view": "contrast", "model": "two", **form}).text
