@@ -32,6 +32,7 @@ from multitask.tasks.read_examples import load_rows
 from studies.engine.presets import SMALL
 from studies.sparse_cse.tables import SHARES, pruned
 
+TABLES = ("sparsity-own", "sparsity")
 LOW = "1% to 20%"
 SHARES_OF = {LOW: tuple(share for share in SHARES if share <= 0.2), **{f"{share:.0%}": (share,) for share in SHARES}}
 FEWEST = 20  # pairs of a task, read and unread each, that are enough for a correlation
@@ -100,10 +101,13 @@ def compare(runs: Path, data: Path, senteval: Path) -> pandas.DataFrame:
 
     Raises InputError for a missing or malformed file, or runs of other data.
     """
-    tables, pairs = PresetResults.read(runs, "small").finished_tables, pairs_of_tasks(data, senteval)
+    tables = PresetResults.read(runs, "small").finished_tables
+    if missing := [key for key in TABLES if key not in tables]:
+        raise InputError(f"{runs}: the preset small has no finished table {', '.join(missing)}; run it first")
+    pairs = pairs_of_tasks(data, senteval)
     labels = {name: scored.labels for name, scored in pairs.items()}
     lines = []
-    for key in ("sparsity-own", "sparsity"):
+    for key in TABLES:
         read, unread = (
             dict(differences(scores(tables[key], labels, {name: getattr(pairs[name], part) for name in pairs})))
             for part in ("read", "unread")

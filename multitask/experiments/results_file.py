@@ -53,7 +53,7 @@ LINE: Final[dict[str, pyarrow.DataType]] = {
     "published": _FLOAT,  # the paper's score
     "difference_low": _FLOAT,  # ends of the 95% interval of the difference
     "difference_high": _FLOAT,
-    "seen": pyarrow.bool_(),  # whether the row's models were trained on some of the scored examples
+    "seen": pyarrow.bool_(),  # whether the row's models are known to have read some of the scored examples
 }
 """The columns of the file, with their types. A line is the score of one seed, with what is known of its row's mean."""
 OF_CELL = ["low", "high", "difference", "p", "published", "difference_low", "difference_high", "seen"]

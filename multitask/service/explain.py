@@ -109,12 +109,12 @@ def integrated_gradients(
         points = baseline + share[:, None, None] * (row - baseline)
         with torch.enable_grad():
             numbers = _numbers_of_embeddings(model, task, number, types, padding, points)
-            (gradients,) = torch.autograd.grad(numbers @ weight.double(), embeddings.word.weight)
+            (gradients,) = torch.autograd.grad(numbers @ weight.cpu().double(), embeddings.word.weight)
         total += gradients.view_as(points).sum(dim=0)
     with torch.no_grad():
         ends = _numbers_of_embeddings(model, task, number, types, padding, torch.stack([row, baseline])).tolist()
     effects: list[float | None] = [None] * len(words_of(texts))
-    for value, word in zip((total * (row - baseline)).double().sum(dim=1).tolist(), owners, strict=True):
+    for value, word in zip((total * (row - baseline)).cpu().double().sum(dim=1).tolist(), owners, strict=True):
         if word >= 0:
             effects[word] = (effects[word] or 0.0) + value
     return Effects(number, effects, (ends[0], ends[1]))
@@ -179,7 +179,7 @@ def _numbers_of_embeddings(
     model.encoder.bert.embeddings.uncounted = uncounted if padding.any() else None
     with model.encoder.runtime.autocast():  # as predictions are computed
         outputs = model.head(task, model.encoder.embed(*sequences))
-    declared, shown = model.tasks[task], model.tasks[task].readable(outputs.double())
+    declared, shown = model.tasks[task], model.tasks[task].readable(outputs.cpu().double())  # MPS has no float64
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown
 
 

@@ -21,7 +21,7 @@ from multitask.tasks.read_examples import load_rows
 from scripts import more_data
 from scripts.larger_dev_sets import enlarge
 from scripts.pairs_by_kind import KINDS, write
-from scripts.unread_pairs import SHARES, differences, pairs_of_tasks, scores
+from scripts.unread_pairs import SHARES, compare, differences, pairs_of_tasks, scores
 from studies.engine.presets import SMALL
 from studies.sparse_cse.tables import WHOLE, pruned
 from tests.multitask.evaluation.folder import write_sts
@@ -212,6 +212,14 @@ def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(tmp_path, monkeypat
     unread = [row for row in range(100) if parts[row] in parts[[3, 5]] and not touched & {first[row], second[row]}]
     assert np.flatnonzero(of.unread).tolist() == unread != []
     np.testing.assert_array_equal(of.labels, whole["STS14"].labels)
+
+
+def test_runs_without_a_table_are_refused(tmp_path, monkeypatch):
+    of_other_tables = SimpleNamespace(finished_tables={"sparsity-own": None})
+    monkeypatch.setattr("scripts.unread_pairs.PresetResults.read", lambda *_: of_other_tables)
+    monkeypatch.setattr("scripts.unread_pairs.pairs_of_tasks", lambda *_: {})
+    with pytest.raises(InputError, match="runs: the preset small has no finished table sparsity; run it first"):
+        compare(tmp_path / "runs", tmp_path, tmp_path)
 
 
 def test_differences_are_of_the_same_seeds_on_the_pairs_that_are_kept():
