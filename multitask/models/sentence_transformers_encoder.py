@@ -21,7 +21,7 @@ from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
-from multitask.data.contamination import TrainedOn
+from multitask.data.contamination import RECORD, TrainedOn
 from multitask.data.examples import TextCounts
 from multitask.data.messages import logger
 from multitask.data.messages import reason as cause
@@ -131,14 +131,16 @@ class SentenceTransformersEncoder:
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
         self.counts = TextCounts()  # the library counts nothing
-        self.settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
+        self.folder = folder
+        own_pooling = "its own" if pooling == "auto" else pooling
+        self.settings = {"pooling": own_pooling, "max_length": "its own", **self.runtime.describe()}
         """How it embeds, as records of scores name it."""
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
         """Hash (64 hex digits) of the model's files and the pooling, which decide an embedding up to rounding."""
 
     def trained_on(self, name: str) -> TrainedOn:
-        """What is known of its training data: nothing; `name` is the user's name of the model."""
-        return TrainedOn(unknown=(f"the training data of {name} is not recorded",))
+        """What its folder records of its training data; `name` is the user's name of the model."""
+        return TrainedOn.of_folder(self.folder, name)
 
     def encode(
         self,
@@ -183,7 +185,7 @@ class SentenceTransformersEncoder:
 
 def _fetch(name: str, revision: str | None) -> Path:
     with hub_errors(name, revision):
-        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=list(PATTERNS)))
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=[*PATTERNS, RECORD]))
 
 
 def _refuse_pickles(folder: Path) -> None:

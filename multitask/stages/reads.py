@@ -16,7 +16,7 @@ from multitask.tasks.task import Split, Task
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
 """The entries of inputs.json that have hashes of tasks' files, and the splits that these are."""
-READING = 5
+READING = 6
 """Raise it when some files give other rows or labels than before, or a kind that the course's tasks do not have
 computes something else. Their keys stay."""
 
@@ -31,7 +31,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
             "weight": task.weight,
             "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
             **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
-            **({"reading": READING} if task.prediction_file is None else {}),
+            **({"reading": READING, "shown": getattr(task, "shown", ())} if task.prediction_file is None else {}),
         }
         for task in tasks
     ]

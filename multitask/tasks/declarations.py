@@ -10,7 +10,7 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import as_json, read_as
 from multitask.data.messages import listed, plain, quote
-from multitask.data.tables import HUB, Format, RowsFrom
+from multitask.data.tables import HUB, LABEL_SETTINGS, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.kinds import KINDS, Cosine, MultiLabel
 from multitask.tasks.labels import Labelled
@@ -38,7 +38,7 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME]")
     try:
         formats = {
-            str(root / file): read_as(Format, json.dumps(table, default=str), f"files.{file}")
+            str(root / file): (read_as(Format, json.dumps(table, default=str), f"files.{file}"), table)
             for file, table in files.items()
         }
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
@@ -125,7 +125,11 @@ def stored_task(name: str, kept: Any) -> Task:
     return task
 
 
-def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) -> Task:
+FileFormats = Mapping[str, tuple[Format, dict[str, Any]]]
+"""By path, the formats of the files that have tables of their own, and these tables."""
+
+
+def _declared(name: str, table: Any, root: Path, formats: FileFormats) -> Task:
     """A task with its files, as a table of a tasks file declares them."""
     values = dict(table) if isinstance(table, dict) else {}
     file, own_split = values.pop("file", None), values.pop("split", None)
@@ -148,20 +152,36 @@ def _declared(name: str, table: Any, root: Path, formats: Mapping[str, Format]) 
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
     if labels := sorted({*task.files.text_columns}.intersection(task.files.label_columns)):
         raise task.problem(f"text reads {labels[0]}, a column of labels, which models would only copy; leave it out")
+    located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
+    task = replace(task, files=replace(task.files, **located))
+    _refuse_without_effect(task, values)
+    return task
+
+
+def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
+    """Raise InputError if the values that declare a task have one that nothing reads."""
     if isinstance(task, MultiLabel) and not isinstance(task.files.label, str):
         for name in ("aliases", "label_separator"):
             if name in values:
                 raise task.problem(f"{name} has no effect if label is a list of columns with 0 or 1; leave it out")
-    located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
-    return replace(task, files=replace(task.files, **located))
+    idle = [name for name in task.files.format.changed() if name not in LABEL_SETTINGS]
+    if idle and all(source.format for source in task.files.splits.values()):
+        raise task.problem(f"{listed(idle)}: every file has a table [files] of its own; set this there")
 
 
-def _located(task: Task, split: Split, root: Path, formats: Mapping[str, Format]) -> RowsFrom:
-    """Where a split's rows come from, with its path below the tasks file's folder."""
+def _located(task: Task, split: Split, root: Path, formats: FileFormats) -> RowsFrom:
+    """Where a split's rows come from, with its path below the tasks file's folder.
+
+    What the task says of labels also holds for a file with a table of its own that does not name it.
+    """
     source = task.source(split)
     if not source.file.startswith(HUB):
         path = str(root / source.file)
-        return RowsFrom(path, source.split, formats.get(path))
+        if path not in formats:
+            return RowsFrom(path, source.split)
+        own, table = formats[path]
+        of_task: dict[str, Any] = {n: getattr(task.files.format, n) for n in LABEL_SETTINGS if n not in table}
+        return RowsFrom(path, source.split, replace(own, **of_task))
     local = root / source.file.removeprefix(HUB)
     if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
         # Every split would be the whole data set, so a model would be scored on its training rows.

@@ -20,6 +20,7 @@ from minbert.files import write_json
 from multitask.base.device import PROCESSOR
 from multitask.base.runs import Weights
 from multitask.cli.main import main
+from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
@@ -88,6 +89,16 @@ def test_identity_is_of_what_decides_an_embedding(distilled, tmp_path):
     tensors["transformer.layer.0.ffn.lin1.bias"][0] += 1e-6
     safetensors.torch.save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
     assert len({*different, identity(copied)}) == 3
+
+
+def test_what_a_model_was_trained_on_and_how_it_computes_are_known_whoever_computes_it(hub, distilled, tmp_path):
+    copied = shutil.copytree(distilled, tmp_path / "copy")
+    TrainedOn.of_rows([hash_sentences(SENTENCES)]).keep(copied)
+    hub.repositories["someone/recorded"] = {"main": files_of(copied)}
+    for name in (str(copied), "someone/recorded"):
+        encoder = SentenceTransformersEncoder(name, None, "auto", "cpu", "bf16", reason="")
+        assert encoder.trained_on(name).sentences_seen(SENTENCES).all()
+        assert encoder.settings.items() >= {"device": "cpu", "precision": "bf16"}.items()
 
 
 def test_further_modules_are_computed(tiny_encoder, tmp_path):

@@ -96,6 +96,7 @@ def test_a_test_set_is_part_of_the_key_where_further_rows_leave_out_its_rows(tas
         ('test = "value-test.csv"', "", False),
         ('label = "l"\nlabels', 'label = "m"\nlabels', True),
         ('train = "topic.csv"', 'train = "topic.csv"\nweight = 2.0', True),
+        ('train = "topic.csv"', 'train = "topic.csv"\nshown = ["A", "B"]', True),  # the saved model shows them
         ('train = "topic.csv"', 'train = "topic.csv"\nseparator = ";"', True),
         ('train = "topic.csv"', 'train = "topic.csv"\nquotes = false', True),
         ('train = "topic.csv"', 'train = "topic.csv"\ndev_share = 0.5', True),

@@ -243,6 +243,11 @@ def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path
     topic, other = load_tasks(path).values()
     assert topic.source("train").format == other.source("train").format == expected
     assert topic.source("dev").format is None
+    of_task = 'separator = ";"\ndecimal = ","\nmissing = ["-"]\n'  # the file takes what is said of labels
+    declare(tmp_path, f'{TOPIC}dev = "dev.csv"\n{of_task}[files."{name}"]\nskip_rows = 1\nmissing = []\n')
+    assert load_tasks(path)["topic"].source("train").format == Format(skip_rows=1, decimal=",")
+    with pytest.raises(InputError, match=r"tasks\.topic: separator: every file has a table \[files\] of its own"):
+        load_tasks(declare(tmp_path, f'{TOPIC}{of_task}[files."{name}"]\nskip_rows = 1\n'))
     for table, problem in (('"train.csv"]\nseperator = ";"', "seperator"), ('"tran.csv"]', "no task reads this file")):
         with pytest.raises(InputError, match=rf"tasks\.toml: files\.tra.+csv: {problem}"):
             load_tasks(declare(tmp_path, f"{TOPIC}[files.{table}\n"))

@@ -259,6 +259,13 @@ def test_decimal_commas_missing_values_and_aliases(tmp_path):
     assert task_of("kind", kind.declaration()).aliases == aliases  # a model reads other files the same way
 
 
+def test_missing_values_may_be_listed_or_have_spaces_around_them(tmp_path):
+    rows = [{"q": str(i), "c": c} for i, c in enumerate((["a", "-"], ["-"], ["-", "n/a"], [], ["b"], " - "))]
+    found = read(json_file(tmp_path, rows), topic("multilabel", missing=["- ", "n/a"]))
+    assert (found.sentences, found.classes) == ((["0", "3", "4"],), ("a", "b"))
+    assert found.gold.tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
 def test_weights_stay_with_their_rows(tmp_path):
     rows = [f"q{i};{'ab'[i % 2]};{i / 8:g}".replace(".", ",") for i in range(40)]
     rows[3], rows[5] = "q3;;", ";b;1"  # a row that is left out needs no weight
