@@ -312,14 +312,14 @@ def _remove_folder(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def refuse_file_of_run(output: Path) -> None:
+def refuse_file_of_run(output: Path, flag: str = "--output") -> None:
     """Raise InputError if an output would replace what makes a run, or a file that the run's DONE vouches for."""
     path = output.resolve()
     if run := next(filter(is_run, path.parents), None):
         artefact, name = Run(run), path.relative_to(run).as_posix()
         own = name in artefact._completed().files if artefact.done else path.is_file()
         if own or name in ("config.json", "inputs.json", DONE):
-            raise InputError(f"--output {output}: a file of the run {run}; expected another name")
+            raise InputError(f"{flag} {output}: a file of the run {run}; expected another name")
 
 
 @contextmanager

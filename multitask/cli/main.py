@@ -167,6 +167,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
             refuse_file_of_run(Path(changed["output"]))
         raise_interrupts()
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
+            refuse_file_of_run(Path(save_to), "--save-config")
             write_settings(Path(save_to), prog, changed, defaults)
         return command.run(built) or 0
     except ModuleNotFoundError as error:

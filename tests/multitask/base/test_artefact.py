@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -185,10 +186,11 @@ def test_outputs_do_not_replace_files_of_a_run(tmp_path, monkeypatch, capsys, co
     if complete:
         artefact.finish()
     monkeypatch.chdir(run / "checkpoints")
-    for name in ("config.json", "inputs.json", "DONE", "result.txt"):
+    names = ("config.json", "inputs.json", "DONE", "result.txt")
+    for flag, name in product(("--output", "--save-config"), names):
         before = (run / name).read_bytes() if (run / name).exists() else None
-        assert main(["probe", "--model", "nothing", "--output", f"../{name}"]) == 2
-        assert capsys.readouterr().err == f"error: --output ../{name}: a file of the run {run}; expected another name\n"
+        assert main(["probe", "--model", "nothing", flag, f"../{name}"]) == 2
+        assert capsys.readouterr().err == f"error: {flag} ../{name}: a file of the run {run}; expected another name\n"
         assert ((run / name).read_bytes() if (run / name).exists() else None) == before
     refuse_file_of_run(run / "checkpoints" / "evaluation-dev.json")
 
