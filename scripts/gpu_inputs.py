@@ -16,32 +16,40 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import atomic_folder
+from multitask.base.runs import locate_model
 from multitask.cli.main import exit_code
+from multitask.data.write_tables import check_new_folder
 
 
 def main() -> None:
-    """Write the folder and say how large it is. Raises InputError for a folder that is missing or named as another."""
+    """Write the folder and say how large it is.
+
+    Raises InputError for data that is missing or named as another, other weights, or an output that exists.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     parser.add_argument("--start", default="all-minilm-l6-v2")
     parser.add_argument("--data", type=Path, action="append", default=[])
     given = parser.parse_args()
-    names = [data.name for data in given.data]
-    for data in given.data:
-        if not data.is_dir() or names.count(data.name) > 1:
+    names = [data.resolve().name for data in given.data]
+    for data, name in zip(given.data, names, strict=True):
+        if not data.is_dir() or names.count(name) > 1:
             raise InputError(f"--data {data}: expected a folder, of a name that no other --data has")
+    check_new_folder(given.output)
+    source = locate_model(given.start)
+    if not (source / "model.safetensors").is_file():
+        raise InputError(f"--start {given.start}: no model.safetensors; expected weights in one such file")
     with atomic_folder(given.output) as folder:
-        source = resolve(given.start)
         start = folder / "start"
         shutil.copytree(source, start, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", "*.md", "data_config*"))
-        weights = load_file(source / "model.safetensors")
-        save_file({name: _half(tensor) for name, tensor in weights.items()}, start / "model.safetensors")
-        for data in given.data:
-            with tarfile.open(folder / f"{data.name}.tar.xz", "w:xz") as archive:
-                archive.add(data, data.name)
+        for path in source.rglob("*.safetensors"):  # also of heads and of further modules
+            weights = {name: _half(tensor) for name, tensor in load_file(path).items()}
+            save_file(weights, start / path.relative_to(source))
+        for data, name in zip(given.data, names, strict=True):
+            with tarfile.open(folder / f"{name}.tar.xz", "w:xz") as archive:
+                archive.add(data, name)
     size = sum(path.stat().st_size for path in given.output.rglob("*") if path.is_file())
     print(f"{given.output}: {size / 2**20:.1f} MiB")
 

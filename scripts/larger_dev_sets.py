@@ -14,6 +14,7 @@ from typing import get_args
 
 from minbert.files import atomic_folder
 from multitask.cli.main import exit_code
+from multitask.data.write_tables import check_new_folder
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import held_out_sentences, load_rows
@@ -24,8 +25,9 @@ from studies.multitask_report.treebank_phrases import course_rows, write_course_
 def enlarge(data: Path, output: Path, share: float) -> dict[str, tuple[int, int]]:
     """Write the new folder; the numbers of training and dev rows of each task.
 
-    Raises InputError for a missing or malformed file, or too few rows.
+    Raises InputError for a missing or malformed file, too few rows, or if the folder exists.
     """
+    check_new_folder(output)
     tasks = chosen_tasks(data, MAIN_TASKS)
     rows = {name: load_rows(task, "train") for name, task in tasks.items()}
     parts = held_out_sentences(rows, share)

@@ -32,6 +32,7 @@ from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow, Format, RowsFrom
+from multitask.data.write_tables import check_new_folder
 from multitask.evaluation.suite_data import read_sts, read_table
 from multitask.evaluation.suite_sets import SETS
 from multitask.tasks import MAIN_TASKS
@@ -121,6 +122,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.drawn is not None and given.drawn < 1:
         raise InputError(f"--drawn is {given.drawn}; expected at least 1")
+    check_new_folder(given.output)
     tasks = chosen_tasks(given.course, MAIN_TASKS)
     held_out = held_out_rows(tasks)
     rows: dict[str, list[FileRow]] = {}

@@ -15,6 +15,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder
 from multitask.base.random_streams import generator
 from multitask.cli.main import exit_code
+from multitask.data.write_tables import check_new_folder
 from multitask.evaluation.suite_data import read_sts
 
 KINDS = {
@@ -26,7 +27,8 @@ KINDS = {
 
 
 def write(senteval: Path, output: Path, pairs: int) -> None:
-    """Write the folders. Raises InputError for a missing or malformed file, or too few pairs of a kind."""
+    """Write the folders. Raises InputError for a malformed file, too few pairs of a kind, or if the output exists."""
+    check_new_folder(output)
     with atomic_folder(output) as temporary:
         for kind, sets in KINDS.items():
             subsets = [subset.split("/") for subset in sets]

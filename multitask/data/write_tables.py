@@ -115,6 +115,12 @@ def check_output(path: Path) -> None:
         raise InputError(f"{path}: unknown format; expected a name that ends in {', '.join(TEXT_FORMATS)} or .parquet")
 
 
+def check_new_folder(path: Path) -> None:
+    """Raise InputError if a folder to write is there already: nothing is replaced."""
+    if path.exists():
+        raise InputError(f"{path}: exists already; name another folder, or remove it")
+
+
 def without_formula(value: Any) -> Any:
     """A value, with an apostrophe in front if a spreadsheet would run it. Numbers stay, and so do other values."""
     if not isinstance(value, str) or not value.lstrip("'").startswith(FORMULA):  # texts that differ stay different

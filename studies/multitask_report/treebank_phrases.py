@@ -22,7 +22,7 @@ from multitask.cli.main import exit_code
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.tables import FileRow, text_lines
-from multitask.data.write_tables import TEXT_FORMATS
+from multitask.data.write_tables import TEXT_FORMATS, check_new_folder
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import chosen_tasks
 from multitask.tasks.read_examples import load_rows
@@ -53,8 +53,7 @@ def write_phrases(data: Path, trees: Path, folder: Path) -> tuple[int, int]:
     Raises:
         InputError: a missing or malformed file, no tree of a training sentence, or the folder exists.
     """
-    if folder.exists():
-        raise InputError(f"{folder}: exists already; name another folder, or remove it")
+    check_new_folder(folder)
     tasks = chosen_tasks(data, MAIN_TASKS)
     held_out = held_out_rows(tasks)
     training = {name: load_rows(task, "train") for name, task in tasks.items()}

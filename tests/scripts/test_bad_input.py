@@ -20,6 +20,16 @@ MISTAKES = [
     ("scripts.published_runs", ("text.md", "new"), "text.md: no file of runs"),
     ("scripts.pairs_by_kind", ("d", "new", "--pairs", "0"), "--pairs is 0; expected at least 1"),
     ("scripts.gpu_inputs", ("new", "--data", "d/real"), "--data d/real: expected a folder, of a name that no other"),
+    *(
+        (script, (*inputs, "."), ".: exists already; name another folder, or remove it")
+        for script, inputs in {
+            "scripts.more_data": ("d",),
+            "scripts.larger_dev_sets": ("d",),
+            "scripts.pairs_by_kind": ("d",),
+            "scripts.gpu_inputs": (),
+            "studies.multitask_report.treebank_phrases": ("d", "trees"),
+        }.items()
+    ),
 ]
 
 

@@ -10,20 +10,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from minbert.errors import InputError
 from multitask.data.contamination import normalised
 from multitask.data.fetch import CHECKOUT_DATA
 from multitask.evaluation.suite_sets import SETS
+from multitask.models.multitask_model import MultitaskModel
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
-from scripts import more_data
+from scripts import gpu_inputs, more_data
 from scripts.larger_dev_sets import enlarge
 from scripts.pairs_by_kind import KINDS, write
 from scripts.unread_pairs import SHARES, compare, differences, pairs_of_tasks, scores
 from studies.engine.presets import SMALL
 from studies.sparse_cse.tables import WHOLE, pruned
+from tests.multitask.declared import model_of_every_kind
 from tests.multitask.evaluation.folder import write_sts
 
 
@@ -212,6 +215,16 @@ def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(tmp_path, monkeypat
     unread = [row for row in range(100) if parts[row] in parts[[3, 5]] and not touched & {first[row], second[row]}]
     assert np.flatnonzero(of.unread).tolist() == unread != []
     np.testing.assert_array_equal(of.labels, whole["STS14"].labels)
+
+
+def test_packed_start_weights_keep_their_heads(tiny_encoder, tmp_path, monkeypatch):
+    model = model_of_every_kind(tiny_encoder)
+    model.save(tmp_path / "model")
+    monkeypatch.setattr(sys, "argv", ["gpu_inputs", str(tmp_path / "inputs"), "--start", str(tmp_path / "model")])
+    gpu_inputs.main()
+    packed = MultitaskModel.load(tmp_path / "inputs" / "start", "cpu", "fp32")
+    for name, parameter in packed.state_dict().items():
+        assert torch.equal(parameter, model.state_dict()[name].half().float())
 
 
 def test_runs_without_a_table_are_refused(tmp_path, monkeypatch):
