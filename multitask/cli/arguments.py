@@ -215,7 +215,14 @@ class _Page(argparse.RawDescriptionHelpFormatter):
 
 def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     """The values that the arguments give, as JSON types, by the options' names. Raises InputError for unknown ones."""
-    namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
+    try:
+        namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
+    except InputError:  # the value of an unknown option may have been taken for what is given without a flag
+        known = {option.flag for option in (*filter(command.is_flag, command.declared()), *command.general())}
+        named = [text.partition("=")[0] for text in arguments if text.startswith("--")]
+        unknown = [flag for flag in named if flag.replace("--no-", "--", 1) not in known]
+        if not unknown:
+            raise
     if unknown:
         flag = next((text for text in unknown if text.startswith("-")), unknown[0]).partition("=")[0]
         flags = [option.flag for option in (*command.declared(), *command.general())]

@@ -170,7 +170,8 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 def _not_understood(error: RequestValidationError) -> Response:
     """The first problem, and its place in the body."""
-    first = max(error.errors(), key=lambda found: len(found["loc"]))  # of a field's alternatives, what came furthest
+    # Of a field's alternatives, what came furthest: an empty list is one that is too short, not a wrong text.
+    first = max(error.errors(), key=lambda found: (len(found["loc"]), found["type"] == "too_short"))
     if first["type"] == "json_invalid":
         return problem(400, f"the body is not JSON from character {first['loc'][-1]} on")
     if first["type"] == "model_attributes_type":

@@ -114,6 +114,7 @@ POST = [
     ("/v1/predict", {"texts": ["a" * 1500] * 14}, 413, "20,000 bytes"),
     ("/v1/similarity", {"first": ["a"] * 21, "second": ["b"] * 20}, 422, "more than 40 texts"),
     ("/v1/embeddings", {"input": [[1, 2]], "model": "tiny"}, 422, "input.0"),
+    ("/v1/embeddings", {"input": [], "model": "tiny"}, 422, "input: List should have at least 1 item"),
     ("/v1/embeddings", {"input": "a", "model": "tiny", "dimensions": 33}, 422, "dimensions is 33; the embeddings of"),
     ("/v1/embed", {"texts": ["a"], "dimensions": 0}, 422, "dimensions is 0; the embeddings of tiny have 32"),
 ]
