@@ -251,6 +251,11 @@ def hub_errors(name: str, revision: str | None) -> Iterator[None]:
     """
     try:
         yield
+    except huggingface_hub.errors.GatedRepoError:  # which is a RepositoryNotFoundError, too
+        raise InputError(
+            f"{name}: the hub gives it only to those who agreed to its terms; agree at https://huggingface.co/{name}, "
+            "and log in with: hf auth login"
+        ) from None
     except (
         huggingface_hub.errors.RepositoryNotFoundError,
         huggingface_hub.errors.RevisionNotFoundError,

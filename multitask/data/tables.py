@@ -84,12 +84,7 @@ class Format:
             raise InputError(f"encoding is {quote(self.encoding)}; expected one such as utf-8 or cp1252") from None
 
     def field(self, value: Any) -> Any:
-        """A field of a row; None if it counts as empty, as NaN does. What JSON does not have is the text of csv.
-
-        A list lacks its values that count as empty, and counts as empty if it has no others.
-        """
-        if isinstance(value, list) and value and self.missing:
-            return [part for part in value if self.field(part) is not None] or None
+        """A field of a row; None if it counts as empty, as NaN does. What JSON does not have is the text of csv."""
         if isinstance(value, date | time | timedelta | Decimal):
             value = str(value)
         missing = isinstance(value, str | int | float) and as_text(value).strip() in self.missing

@@ -221,7 +221,7 @@ def refuse_lacking(loading: Mapping[str, Any], folder: Path) -> None:
 def _dropouts(config: Any) -> dict[str, float]:
     """The settings of a configuration that are probabilities of dropout in the encoder."""
     values = {name: value for name, value in config.to_dict().items() if "drop" in name and type(value) in (int, float)}
-    return {name: value for name, value in values.items() if "layerdrop" not in name and "classifier" not in name}
+    return {name: value for name, value in values.items() if not re.search("layerdrop|classif|qa_|summary", name)}
 
 
 UNLIMITED = 10**9

@@ -31,7 +31,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
             "weight": task.weight,
             "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
             **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
-            **({"reading": READING, "shown": getattr(task, "shown", ())} if task.prediction_file is None else {}),
+            **({"reading": READING, "shown": [*getattr(task, "shown", ())]} if task.prediction_file is None else {}),
         }
         for task in tasks
     ]

@@ -8,6 +8,7 @@ playing a guitar.", "A man plays a flute.") -> 2.4.
 import logging
 import math
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -85,7 +86,7 @@ class Classification(Labelled):
     def numeric(self) -> bool:
         return self.ordinal or super().numeric
 
-    def labels_from(self, row: FileRow) -> str | None:
+    def labels_from(self, row: FileRow, missing: Collection[str] = ()) -> str | None:
         name = label_name(row.get(self.files.label_columns[0]))
         return None if name is None else sys.intern(self._label_of(name))  # one object a class, not one a row
 
@@ -172,13 +173,14 @@ class MultiLabel(Labelled):
         if len(self.thresholds) not in (0, len(self.labels)):
             raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
-    def labels_from(self, row: FileRow) -> tuple[str, ...] | None:
+    def labels_from(self, row: FileRow, missing: Collection[str] = ()) -> tuple[str, ...] | None:
         columns = self.files.label
         if isinstance(columns, str):
             found = parts(row.get(columns), self.label_separator)
-            if found is None:
+            names = [name for name in found or () if name not in missing]
+            if found is None or (found and not names):
                 return () if self.empty else None
-            return tuple(sorted(set(map(self._label_of, found))))  # as rows with the same labels are equal
+            return tuple(sorted(set(map(self._label_of, names))))  # as rows with the same labels are equal
         applies = {}
         for column in columns:
             try:
@@ -241,7 +243,7 @@ class Regression(Task):
     def outputs(self) -> int:
         return 1
 
-    def labels_from(self, row: FileRow) -> float | None:
+    def labels_from(self, row: FileRow, missing: Collection[str] = ()) -> float | None:
         low, high = self.range or (-math.inf, math.inf)
         value = number(row.get(self.files.label_columns[0]))
         if value is None:

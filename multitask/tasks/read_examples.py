@@ -276,7 +276,8 @@ def _weight(column: str, row: FileRow, file_format: Format) -> float:
 def _label(task: Task, row: FileRow, file_format: Format) -> Any:
     read = file_format.label_field if task.numeric else file_format.field
     try:
-        return task.labels_from({column: read(value_of(row, column)) for column in task.files.label_columns})
+        values = {column: read(value_of(row, column)) for column in task.files.label_columns}
+        return task.labels_from(values, file_format.missing)
     except ValueError as error:
         if not isinstance(column := task.files.label, str):
             raise  # it names the column

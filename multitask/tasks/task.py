@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -198,8 +198,11 @@ class Task(ABC):
         """Width of the head's output; 1 for one number per row."""
 
     @abstractmethod
-    def labels_from(self, row: FileRow) -> Any:
-        """The label of a row as it is written: None if it is blank. Raises ValueError, which says what is expected."""
+    def labels_from(self, row: FileRow, missing: Collection[str] = ()) -> Any:
+        """The label of a row as it is written: None if it is blank. Raises ValueError, which says what is expected.
+
+        Among several labels, `missing` are none.
+        """
 
     @abstractmethod
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:

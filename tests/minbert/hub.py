@@ -19,6 +19,7 @@ class Hub(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.repositories: dict[str, dict[str, dict[str, bytes]]] = {}
+        self.gated: set[str] = set()  # ids of those that this user may not read
         self.requested: list[str] = []
         self.sizes: dict[str, int] = {}  # that are claimed of files
         self.damaged: dict[str, bytes] = {}  # what is sent instead of the files' content
@@ -50,7 +51,9 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
         revision = {commit: branch for branch, commit in COMMIT.items()}.get(revision, revision)
         headers = {"X-Repo-Commit": COMMIT.get(revision, ""), "X-Linked-Size": "0"}
         content, status = b"", 404
-        if name not in self.server.repositories:
+        if name in self.server.gated:
+            headers, status = {"X-Error-Code": "GatedRepo"}, 403
+        elif name not in self.server.repositories:
             headers = {"X-Error-Code": "RepoNotFound"}
         elif revision not in self.server.repositories[name]:
             headers = {"X-Error-Code": "RevisionNotFound"}

@@ -165,6 +165,11 @@ def test_a_revision_is_fetched_from_its_own_commit(hub, tmp_path):
     "name, revision, complaint",
     [
         ("someone/absent", None, "someone/absent: no such folder, and no such checkpoint on the hub"),
+        (
+            "someone/gated",
+            None,
+            "someone/gated: the hub gives it only to those who agreed to its terms; agree at https:",
+        ),
         ("someone/tiny", "v9", "someone/tiny at revision v9: no such folder, and no such checkpoint on the hub"),
         ("someone/empty", None, "someone/empty: the hub repository has no config.json"),
         ("someone/weightless", None, "someone/weightless: the hub repository has no weights; expected model.safeten"),
@@ -173,6 +178,7 @@ def test_a_revision_is_fetched_from_its_own_commit(hub, tmp_path):
 def test_what_the_hub_lacks_is_named(hub, tmp_path, name, revision, complaint):
     save_reference(tmp_path / "source")
     files = files_of(tmp_path / "source")
+    hub.gated.add("someone/gated")
     hub.repositories |= {
         "someone/tiny": {"main": files},
         "someone/empty": {"main": {}},

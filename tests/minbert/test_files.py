@@ -221,6 +221,15 @@ def test_a_missing_file_is_answered_with_the_one_that_was_meant(named, end, tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data" / "sample").mkdir(parents=True)
     (tmp_path / "data" / "sample" / "ids-sst-dev.csv").touch()
+    (tmp_path / "data" / "another user's").mkdir()
+    real_stat = os.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        if "another user's/" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
     with pytest.raises(InputError) as error:
         file_size(Path(named))
     assert str(error.value) == f"{named}: no such file{end}"

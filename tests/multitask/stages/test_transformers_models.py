@@ -19,6 +19,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import tokenise
 from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
+from multitask.models.transformers_model import TransformersModel
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
@@ -143,6 +144,18 @@ def test_dropout_that_is_written_as_a_whole_number_is_replaced(tiny_encoder, tmp
     assert encoder.model.has_dropout
     encoder.train()
     assert not torch.equal(encoder.embed(ids), encoder.embed(ids))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.DistilBertConfig(dim=24, n_heads=4, n_layers=1, hidden_dim=48, dropout=0.0, attention_dropout=0.0),
+        transformers.ElectraConfig(**SHORT, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_dropout_of_their_heads_is_none_of_the_encoder(config):
+    assert not TransformersModel(theirs(config)(config), 64).has_dropout
 
 
 def test_equal_dropout_views_are_warned_of(folders, run_stage, caplog):

@@ -260,10 +260,11 @@ def test_decimal_commas_missing_values_and_aliases(tmp_path):
 
 
 def test_missing_values_may_be_listed_or_have_spaces_around_them(tmp_path):
-    rows = [{"q": str(i), "c": c} for i, c in enumerate((["a", "-"], ["-"], ["-", "n/a"], [], ["b"], " - "))]
-    found = read(json_file(tmp_path, rows), topic("multilabel", missing=["- ", "n/a"]))
-    assert (found.sentences, found.classes) == ((["0", "3", "4"],), ("a", "b"))
-    assert found.gold.tolist() == [[1, 0], [0, 0], [0, 1]]
+    labels = (["a", "-"], ["-"], ["-", "n/a"], [], ["b"], " - ", "n/a|-", "b| -", '["n/a", "a"]')
+    path = json_file(tmp_path, [{"q": str(i), "c": c} for i, c in enumerate(labels)])
+    found = read(path, topic("multilabel", missing=["- ", "n/a"]))
+    assert (found.sentences, found.classes) == ((["0", "3", "4", "7", "8"],), ("a", "b"))
+    assert found.gold.tolist() == [[1, 0], [0, 0], [0, 1], [0, 1], [1, 0]]
 
 
 def test_weights_stay_with_their_rows(tmp_path):
