@@ -179,7 +179,8 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     examples = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in used], axis=0)
     freedom = np.array([len(seeds) - 1 for seeds in paired])
     if not freedom.all():
-        varies = abs(value) <= ROUNDING or np.ptp(examples) > ROUNDING  # not of one seed whose answers are unknown
+        known = examples[~np.isnan(examples)]
+        varies = abs(value) <= ROUNDING or (len(known) and np.ptp(known) > ROUNDING)  # not of unknown answers
         return Uncertain(value, examples if varies else np.full_like(examples, np.nan))
     squares = np.array([values.var(ddof=1) / len(values) for values in paired.values()])
     if (error := np.sqrt(squares.sum())) < ROUNDING:

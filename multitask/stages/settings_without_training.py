@@ -49,6 +49,8 @@ class PruneConfig(SentencesConfig):
             raise InputError(f"signed is for scores that are gradients; scores by {self.score} have no sign")
         if self.task is not None and self.score != "task":
             raise InputError(f"task has no effect with the score {self.score}; add --score task")
+        if self.score != "align_uniform" and self.uniformity_weight != PruneConfig.uniformity_weight:
+            raise InputError(f"uniformity_weight has no effect with the score {self.score}; leave it out")
 
 
 REWIND = ModelInput(

@@ -292,15 +292,22 @@ def load_contrastive(
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and groups is None and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose another, e.g. infonce")
-    if config.sampling.negatives == "hardest" and objective.compares_within_views:
-        raise InputError(
-            f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
-            "choose random, or another objective, e.g. infonce"
-        )
+    _check_negatives(config.sampling.negatives, objective)
     if objective.predicts and make is ContrastiveSource:
         raise InputError(f"{objective.name} compares with a momentum encoder; add --momentum 0.995 to `pretrain`")
     share = config.quora_share if isinstance(source, TaskTexts) and source.task.name == QUORA_TASK else 1.0
     return make(paired, groups, objective, projection, encoder, config, sizes, share)
+
+
+def _check_negatives(negatives: str, objective: Objective) -> None:
+    """Raise InputError if the objective cannot have these negatives, or has none."""
+    if negatives == "hardest" and objective.compares_within_views:
+        raise InputError(
+            f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
+            "choose random, or another objective, e.g. infonce"
+        )
+    if negatives != "all" and (objective.predicts or objective.takes_labels == "similarity from 0 to 1"):
+        raise InputError(f"negatives has no effect with {objective.name}, which has no negatives; leave it out")
 
 
 def check_hard_negatives(config: ContrastiveConfig, sources: Iterable[ContrastiveSource]) -> None:

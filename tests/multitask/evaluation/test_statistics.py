@@ -138,6 +138,13 @@ def test_one_seed_whose_answers_are_unknown_has_no_interval_and_no_test():
     assert found.p_value() == 1
 
 
+def test_one_seed_keeps_its_interval_where_a_resample_is_undefined():
+    resampled = np.random.default_rng(0).normal(0.8, 0.01, (500, 1))
+    found = contrast([(1, scores_of([0.8], np.r_[[[math.nan]], resampled]))])
+    assert found.undefined == 1
+    assert found.interval() == contrast([(1, scores_of([0.8], resampled))]).interval()
+
+
 def test_overall_is_the_mean_of_independent_tasks():
     draws = np.random.default_rng(4)
     tasks = [scores_of(draws.random(2), spread * draws.normal(size=(5000, 2))) for spread in (1, 2, 3)]
