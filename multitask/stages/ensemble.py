@@ -17,7 +17,6 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from minbert.model import BertModel
 from multitask.base.device import Runtime
 from multitask.base.runs import Run, Weights, locate_model
 from multitask.data.contamination import TrainedOn
@@ -26,6 +25,7 @@ from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, sc
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.estimates import Estimates, estimate, located, tune, write_predictions
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import declared, rows_of
 from multitask.stages.registry import START, stages
 from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
@@ -342,7 +342,7 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
         state = MultitaskModel.load(folder, keep_layers=True).state_dict()
         total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
     mean = {name: tensor / len(folders) for name, tensor in total.items()}
-    before = BertModel.from_pretrained(str(start)).state_dict() if start else {}
+    before = SentenceEncoder.read(start, "mean").model.state_dict() if start else {}
     for name, tensor in before.items():
         after = mean[f"encoder.model.{name}"]
         if after.shape != tensor.shape:

@@ -15,17 +15,19 @@ from safetensors.torch import load_file
 from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.base.device import PROCESSOR
+from multitask.base.options import RunOptions
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import tokenise
 from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.transformers_model import TransformersModel
+from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import prune
 from multitask.stages.settings import FinetuneConfig, MlmConfig, PretrainConfig
-from multitask.stages.settings_without_training import PruneConfig
+from multitask.stages.settings_without_training import EnsembleConfig, PruneConfig
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from multitask.use.export import export_sentence_transformers
 from tests.multitask.stages.conftest import cut_before_step, history, weights
@@ -113,6 +115,17 @@ def test_logits_after_fine_tuning_are_those_of_transformers_and_two_layers(name,
             states = read(input_ids=ids).last_hidden_state[0]
         inner = (states.mean(dim=0) @ one.T + first).clamp(min=0)
         np.testing.assert_allclose(found, inner @ two.T + second, atol=1e-5)
+
+
+def test_a_soup_keeps_a_share_of_its_start(folders, run_stage, small_data, tmp_path):
+    config = FinetuneConfig(tasks=("sentiment",), epochs=1, train_limit=16, batch_size=8, optimizer=FAST)
+    run = run_stage(finetune, config, start=folders["modernbert"])
+    mix = EnsembleConfig("soup", keep_start=0.3)
+    mixed = ensemble([str(run.folder)], small_data, mix, RunOptions(runs=tmp_path, **EXACT)).model_folder()
+    of = [load_file(folder / "model.safetensors") for folder in (mixed, folders["modernbert"], run.model_folder())]
+    for found, before, after in ((part[name] for part in of) for name in of[0]):
+        expected = (0.3 * before.double() + 0.7 * after.double()).float()
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -217,6 +217,10 @@ def test_a_file_that_computes_something_else_is_not_left_behind(in_onnx, tmp_pat
     other = SentenceEncoder(encoder.model, encoder.tokenizer, "mean", encoder.max_length)
     with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by"):
         export_onnx(other, tmp_path / "out", False, NOTHING)
+    undefined = SentenceEncoder(encoder.model, encoder.tokenizer, encoder.pooling, encoder.max_length)
+    monkeypatch.setattr(undefined, "encode", lambda texts, **_: np.full((len(texts), 1), np.nan))
+    with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by nan"):
+        export_onnx(undefined, tmp_path / "out", False, NOTHING)
     assert not any(tmp_path.iterdir())
 
 
