@@ -56,10 +56,10 @@ def _meant(path: Path) -> str:
     if not folder.is_dir():
         return _meant(folder)
     beside = list(islice(folder.iterdir(), MOST_NAMES))
-    # Unlike that of a path, this `exists` is False in a folder that may not be read.
+    # Unlike the methods of a path, these functions are False where a folder may not be read.
     if below := [at / path.name for at in beside if os.path.exists(at / path.name)]:  # noqa: PTH110
         return f"; did you mean {below[0]}?"
-    return did_you_mean(path.name, [at.name for at in beside if at.is_dir()], folder)
+    return did_you_mean(path.name, [at.name for at in beside if os.path.isdir(at)], folder)  # noqa: PTH112
 
 
 def refuse_expansion(

@@ -11,6 +11,7 @@ import argparse
 import shutil
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,8 +19,9 @@ from safetensors.torch import load_file, save_file
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
-from multitask.base.runs import locate_model
+from multitask.base.runs import locate_model, without_folders
 from multitask.cli.main import exit_code
+from multitask.data.contamination import TrainedOn
 from multitask.data.write_tables import check_new_folder
 
 
@@ -47,6 +49,8 @@ def main() -> None:
         for path in source.rglob("*.safetensors"):  # also of heads and of further modules
             weights = {name: _half(tensor) for name, tensor in load_file(path).items()}
             save_file(weights, start / path.relative_to(source))
+        known = TrainedOn.of_folder(source, given.start)
+        replace(known, unknown=tuple(map(without_folders, known.unknown))).keep(start)
         for data, name in zip(given.data, names, strict=True):
             with tarfile.open(folder / f"{name}.tar.xz", "w:xz") as archive:
                 archive.add(data, name)

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
@@ -217,16 +218,20 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
     """The values that the arguments give, as JSON types, by the options' names. Raises InputError for unknown ones."""
     try:
         namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
-    except InputError:  # the value of an unknown option may have been taken for what is given without a flag
-        known = {option.flag for option in (*filter(command.is_flag, command.declared()), *command.general())}
-        named = [text.partition("=")[0] for text in arguments if text.startswith("--")]
-        unknown = [flag for flag in named if flag.replace("--no-", "--", 1) not in known]
+    except InputError as error:
+        if not str(error).startswith(tuple(f"{o.name.upper()}: " for o in command.declared() if o.positional)):
+            raise
+        # The value of an unknown option may have been taken for what is given without a flag.
+        flags = [*filter(command.is_flag, command.declared()), *command.general()]
+        known = {option.flag for option in flags} | {f"--no-{o.flag[2:]}" for o in flags if o.kind is bool}
+        named = [text.partition("=")[0] for text in takewhile(lambda text: text != "--", arguments)]
+        unknown = [text for text in named if text.startswith("--") and text not in known]
         if not unknown:
             raise
     if unknown:
         flag = next((text for text in unknown if text.startswith("-")), unknown[0]).partition("=")[0]
-        flags = [option.flag for option in (*command.declared(), *command.general())]
-        hint = did_you_mean(flag, flags) or "; --help-all shows all options"
+        names = [option.flag for option in (*command.declared(), *command.general())]
+        hint = did_you_mean(flag, names) or "; --help-all shows all options"
         if any(option.flag == flag for option in command.declared()):
             hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
         problem = "no such option of" if flag.startswith("-") else "stands after no option of"
@@ -281,11 +286,12 @@ def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> No
     if option.kind is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=text)
         return
+    none = ["none"] if option.may_be_none and not option.positional else []
     group.add_argument(
         option.flag,
         action="extend" if option.several else "store",  # `--model A --model B` means both
         type=partial(_value, option.kind),
-        choices=[*option.choices, *["none"] * option.may_be_none] if option.choices else None,
+        choices=[*option.choices, *none] if option.choices else None,
         nargs="*" if option.several else "?" if option.positional else None,
         default=None if option.positional else argparse.SUPPRESS,  # argparse would look for SUPPRESS in the choices
         metavar=option.name.upper() if option.positional else _placeholder(option),

@@ -133,7 +133,8 @@ class SentenceTransformersEncoder:
         self.counts = TextCounts()  # the library counts nothing
         self.folder = folder
         own_pooling = "its own" if pooling == "auto" else pooling
-        self.settings = {"pooling": own_pooling, "max_length": "its own", **self.runtime.describe()}
+        computing = {"device": self.runtime.device.type, "precision": self.runtime.precision}
+        self.settings = {"pooling": own_pooling, "max_length": "its own", **computing}
         """How it embeds, as records of scores name it."""
         self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
         """Hash (64 hex digits) of the model's files and the pooling, which decide an embedding up to rounding."""

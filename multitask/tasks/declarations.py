@@ -172,7 +172,7 @@ def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
 def _located(task: Task, split: Split, root: Path, formats: FileFormats) -> RowsFrom:
     """Where a split's rows come from, with its path below the tasks file's folder.
 
-    What the task says of labels also holds for a file with a table of its own that does not name it.
+    `decimal` and `missing` of the task also hold for a file with a table of its own that does not name them.
     """
     source = task.source(split)
     if not source.file.startswith(HUB):

@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 
 from minbert.errors import InputError
-from multitask.data.contamination import normalised
+from multitask.data.contamination import TrainedOn, hash_sentences, normalised
 from multitask.data.fetch import CHECKOUT_DATA
 from multitask.evaluation.suite_sets import SETS
 from multitask.models.multitask_model import MultitaskModel
@@ -217,14 +217,18 @@ def test_pairs_are_read_or_unread_in_sub_sets_with_read_ones(tmp_path, monkeypat
     np.testing.assert_array_equal(of.labels, whole["STS14"].labels)
 
 
-def test_packed_start_weights_keep_their_heads(tiny_encoder, tmp_path, monkeypatch):
+def test_packed_start_weights_keep_their_heads_and_what_they_read(tiny_encoder, tmp_path, monkeypatch):
     model = model_of_every_kind(tiny_encoder)
     model.save(tmp_path / "model")
+    TrainedOn.of_rows([hash_sentences(["a film"])]).keep(tmp_path / "model")
     monkeypatch.setattr(sys, "argv", ["gpu_inputs", str(tmp_path / "inputs"), "--start", str(tmp_path / "model")])
     gpu_inputs.main()
     packed = MultitaskModel.load(tmp_path / "inputs" / "start", "cpu", "fp32")
     for name, parameter in packed.state_dict().items():
         assert torch.equal(parameter, model.state_dict()[name].half().float())
+    recorded = TrainedOn.read(tmp_path / "inputs" / "start")
+    assert recorded is not None
+    assert recorded.sentences_seen(["a film", "a song"]).tolist() == [True, False]
 
 
 def test_runs_without_a_table_are_refused(tmp_path, monkeypatch):
