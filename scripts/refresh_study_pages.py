@@ -234,6 +234,17 @@ def reliability() -> Picture:
     return Picture(svg, title)
 
 
+def wikipedia_start() -> Picture:
+    """Loss and accuracy of the Wikipedia start on held-out sentences while it was trained."""
+    found = pandas.read_csv(PAGES / "results" / "wikipedia-start.csv")
+    panels = {
+        name: {"": [(one.tokens / 1e6, getattr(one, column), np.nan, np.nan) for one in found.itertuples()]}
+        for column, name in {"loss": "loss of masked words", "accuracy": "share of masked words predicted"}.items()
+    }
+    title = "Masked language modelling from random weights"
+    return Picture(lines(panels, "tokens read (millions)", title), title)
+
+
 FIGURES: dict[str, Callable[[], Picture]] = {
     "report-orderings": orderings,
     "report-no-difference": no_difference,
@@ -243,6 +254,7 @@ FIGURES: dict[str, Callable[[], Picture]] = {
     "dissipation-training": lambda: decoupled("decoupled-long", 0),
     "dissipation-longest": lambda: decoupled("decoupled-longest", 0),
     "dissipation-norms": lambda: decoupled("decoupled-long", 1),
+    "wikipedia-start": wikipedia_start,
     "sparse-shares": shares,
     "sparse-reliability": reliability,
 }

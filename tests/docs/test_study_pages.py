@@ -162,6 +162,35 @@ def test_what_a_thousand_steps_teach_are_means_of_the_seeds():
     assert {run.steps for run in scores.runs if run.row == "scheduler=batch_round_robin"} == {3000}
 
 
+def test_the_wikipedia_start_and_what_losses_make_of_it_are_as_measured():
+    page = (PAGES / "random-weights.md").read_text(encoding="utf-8")
+    last = pandas.read_csv(PAGES / "results" / "wikipedia-start.csv").iloc[-1]
+    reached = f"{last.accuracy:.1%} of the masked tokens of held-out sentences (perplexity {last.perplexity:.1f})"
+    assert f"predicts {reached}" in page
+    assert f"one epoch: {last.step:,.0f} steps of 64 sentences, {last.tokens / 1e6:.1f} million tokens" in page
+    starts = pandas.read_csv(PAGES / "results" / "starts.csv")
+    for start, rows in starts.groupby("start"):
+        ends = (
+            (f"{rows[name].min():.{places}f}", f"{rows[name].max():.{places}f}") for name, places in MEASURED.items()
+        )
+        assert f"| {start} | {' | '.join(low if low == high else f'{low} to {high}' for low, high in ends)} |" in page
+    tables = []
+    for name in ("gradient-paradigm", "gradient-paradigm-wikipedia"):
+        table = Results.load(PAGES / "results" / f"{name}.parquet").table("objectives")
+        tables.append(table.column(0)["mean"].rename(dict(zip(table.lines.row, table.lines.label, strict=True))))
+    before = starts.similarity[starts.start.str.contains("and the tasks")].tolist()
+    gains = np.subtract(table.column(0)["values"]["infonce"], before)
+    assert f"which predicts more masked tokens, by {gains.min():.2f} to {gains.max():.2f}" in " ".join(page.split())
+    rows = re.findall(r"^\| ([\w ,]+) \| (0\.\d{3}) \| [^|]+ \| (0\.\d{3}) \| [^|]+ \|$", page, re.MULTILINE)
+    assert {label: (of_mlm, of_wikipedia) for label, of_mlm, of_wikipedia in rows} == {
+        label: tuple(f"{means[label]:.3f}" for means in tables) for label in tables[0].index
+    }
+
+
+MEASURED = {"accuracy": 3, "perplexity": 0, "similarity": 3}
+"""The columns of starts.csv that the page shows, with their decimals."""
+
+
 def as_shown(scores: pandas.Series) -> list[str]:
     """Overall and the scores of the report's tasks, as pages show them."""
     return [f"{scores[column]:.3f}" for column in COLUMNS]
