@@ -38,11 +38,6 @@ def load(data, tiny_encoder):
     return call
 
 
-@pytest.fixture
-def run(run_stage):
-    return lambda config=CONFIG, **arguments: run_stage(pretrain, config, **arguments)
-
-
 def test_sources_hold_the_rows_of_their_files(load, data):
     quora = load_rows(load_tasks(data)["paraphrase"], "train")
     positives = int((quora.labels == 1).sum())
@@ -235,12 +230,12 @@ def test_partners_share_a_label_and_no_negative_does(name, partners, load, tmp_p
     assert excluded.tolist() == expected
 
 
-def test_a_queue_of_keys_is_for_rows_of_one_label(run, tmp_path):
+def test_a_queue_of_keys_is_for_rows_of_one_label(run_stage, tmp_path):
     """It could not tell that two rows have one label in common; without it, a batch's mask can."""
     config = replace(CONFIG, sources=("tags",), partners=1, momentum=0.9)
     with pytest.raises(InputError, match=r"momentum's queue is for rows of one label, .*; add --queue-size 0"):
-        run(config, data=tagged(tmp_path))
-    run(replace(config, queue_size=0), folder="no queue", data=tmp_path / "tasks.toml")
+        run_stage(pretrain, config, data=tagged(tmp_path))
+    run_stage(pretrain, replace(config, queue_size=0), folder="no queue", data=tmp_path / "tasks.toml")
 
 
 def test_rows_of_pairs_are_compared_by_the_features_that_heads_read(load, tiny_encoder, tmp_path):
@@ -279,9 +274,9 @@ def test_rows_of_pairs_are_compared_by_the_features_that_heads_read(load, tiny_e
         ("nli", "needs sources that are tasks, not .nli."),
     ],
 )
-def test_partners_need_a_classification_of_sentences(source, message, run):
+def test_partners_need_a_classification_of_sentences(source, message, run_stage):
     with pytest.raises(InputError, match=message):
-        run(replace(CONFIG, sources=(source,), partners=2))
+        run_stage(pretrain, replace(CONFIG, sources=(source,), partners=2))
 
 
 def test_the_gate_rate_counts_the_negatives_that_the_loss_has(load):
