@@ -215,6 +215,7 @@ def test_a_flipped_bit_of_arrays_is_one_line_or_changes_nothing(tmp_path):
         ("dta/sample/ids-sst-dev.csv", "; did you mean data?"),
         ("sample/ids-sst-dev.csv", "; did you mean data/sample?"),
         ("elsewhere/other.txt", ""),
+        ("data/other.txt", ""),
     ],
 )
 def test_a_missing_file_is_answered_with_the_one_that_was_meant(named, end, tmp_path, monkeypatch):
@@ -222,10 +223,11 @@ def test_a_missing_file_is_answered_with_the_one_that_was_meant(named, end, tmp_
     (tmp_path / "data" / "sample").mkdir(parents=True)
     (tmp_path / "data" / "sample" / "ids-sst-dev.csv").touch()
     (tmp_path / "data" / "another user's").mkdir()
+    (tmp_path / "data" / "link").symlink_to("another user's")
     real_stat = os.stat
 
     def stat(path: Path, **options: bool) -> os.stat_result:
-        if "another user's/" in str(path):
+        if "another user's/" in str(path) or str(path).endswith("link"):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_stat(path, **options)
 
