@@ -87,6 +87,7 @@ def evaluate(options: Evaluate) -> None:
 def _evaluate_tasks(options: Evaluate) -> None:
     from multitask.base.device import resolve_runtime
     from multitask.data.contamination import TrainedOn
+    from multitask.data.tables import suffixes
     from multitask.evaluation.calibration_and_errors import class_table, write_details
     from multitask.evaluation.task_scores import evaluate as evaluate_tasks
     from multitask.evaluation.text_tables import intervals_table, metrics_table, overlap_table
@@ -113,7 +114,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     split = {} if options.input else {"split": options.split}
     scores = {**measured, **split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     if options.input is not None:
-        scored = f"of-{options.input.name.partition('.')[0]}"
+        scored = f"of-{options.input.name.removesuffix(''.join(suffixes(options.input)))}"
     else:
         scored = options.split if own.own else f"{options.split}-{own.path.resolve().stem}"
     output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"

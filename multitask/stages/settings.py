@@ -230,6 +230,10 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
+        if self.negative_pairs != PretrainConfig.negative_pairs and "quora" not in self.sources:
+            raise InputError(f"negative_pairs has no effect on {', '.join(self.sources)}; it is for the source quora")
+        if self.quora_share != PretrainConfig.quora_share and not {"quora", "paraphrase"} & {*self.sources}:
+            raise InputError(f"quora_share has no effect on {', '.join(self.sources)}; it is for quora and paraphrase")
         if self.probe_held_out is not None and self.probe_every is None:
             raise InputError("probe_held_out has no effect without probe_every; set both")
         if not self.mlm_weight and self.masking != MaskingConfig():

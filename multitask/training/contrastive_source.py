@@ -281,7 +281,7 @@ def load_contrastive(
         paired = scored_pairs(source.task, train_limit)
     else:
         paired = source.rows(train_limit, config.negative_pairs != "left_out")
-    if paired.labels is not None and config.negative_pairs != "left_out" and objective.takes_labels == "none":
+    if paired.labels is not None and config.negative_pairs != "left_out" and not isinstance(objective, LabelledPairs):
         if type(objective) is InfoNCE or isinstance(objective, MultipleNegativesRanking):
             objective = LabelledPairs(objective.temperature, config.negative_pairs)
         elif config.negative_pairs == "literal":

@@ -147,7 +147,7 @@ class Recipes:
         The rate is that of `given`: "all comparisons in every single table differ only by the highlighted
         characteristics" (section 6), and Table 5 compares the two.
         """
-        config = replace(self._trained(self.supervised, 2, epochs), sources=("nli",))
+        config = replace(self._trained(self.supervised, 2, epochs), sources=("nli",), negative_pairs="bounded")
         return self.pretrain(start or self.base, config)
 
     def quora(self, config: PretrainConfig) -> Node:

@@ -244,12 +244,12 @@ def test_what_is_replaced_is_named(run, tmp_path, caplog):
 def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_path, caplog):
     """Its scores do not take the name of those of a split. What it cannot tell is said."""
     header, row, *_ = task_file(data, "sentiment", "dev").read_text(encoding="utf-8").splitlines(keepends=True)
-    file = tmp_path / "dev.csv"
+    file = tmp_path / "dev.v2.csv"
     file.write_text(header + row, encoding="utf-8")
     arguments = ["evaluate", "--model", run, "--task", "sentiment", "--input", file, "--separator", "\t", *CPU]
     assert with_other_data(None, lambda: call(*arguments)) == 0
     (written,) = run.glob("checkpoints/*/evaluation*.json")
-    assert written.name == "evaluation-of-dev.json"
+    assert written.name == "evaluation-of-dev.v2.json"
     assert f"sentiment: {file}: matthews is undefined for every model, as there is only one row" in caplog.messages
     found = json.loads(written.read_text(), parse_constant=pytest.fail)
     assert found["tasks"]["sentiment"]["matthews"] is None

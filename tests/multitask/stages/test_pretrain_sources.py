@@ -46,9 +46,9 @@ def test_sources_hold_the_rows_of_their_files(load, data):
     for name, (rows, columns) in expected.items():
         source = load(name)
         assert (len(source), len(source.columns)) == (rows, columns), name
-    kept = load("quora", replace(CONFIG, negative_pairs="left_out"))
+    kept = load("quora", replace(CONFIG, sources=("quora",), negative_pairs="left_out"))
     assert (len(kept), kept.labels, kept.objective.name) == (positives, None, "infonce")
-    labelled = load("quora", replace(CONFIG, negative_pairs="literal"))
+    labelled = load("quora", replace(CONFIG, sources=("quora",), negative_pairs="literal"))
     assert (labelled.objective.name, labelled.objective.form) == ("quora_pairs", "literal")
     assert labelled.labels.tolist() == quora.labels.tolist()
     scored = load("quora", replace(CONFIG, objective=ObjectiveConfig("cosent")))
@@ -95,6 +95,7 @@ def test_scored_pairs_are_trained_on_shares_of_their_range(name, bounds, load, t
     ("source", "objective", "message"),
     [
         ("quora", "vicreg", "negative_pairs is literal, but the objective is vicreg; take bounded, or infonce"),
+        ("quora", "cosent", "negative_pairs is literal, but the objective is cosent; take bounded, or infonce"),
         ("unlabelled", "byol", "byol compares with a momentum encoder; add --momentum 0.995 to `pretrain`"),
         ("nli", "byol", "byol cannot use the hard negatives of nli; choose another"),
         ("nli", "blind", "blind cannot use the hard negatives of nli; choose another"),
@@ -105,8 +106,9 @@ def test_scored_pairs_are_trained_on_shares_of_their_range(name, bounds, load, t
 )
 def test_objectives_that_a_source_cannot_serve(source, objective, message, load, monkeypatch):
     monkeypatch.setitem(OBJECTIVES, "blind", validated(type("Blind", (Objective,), {"name": "blind"})))
+    pairs = {"sources": ("quora",), "negative_pairs": "literal"} if source == "quora" else {}
     with pytest.raises(InputError, match=message):
-        load(source, replace(CONFIG, objective=ObjectiveConfig(objective), negative_pairs="literal"))
+        load(source, replace(CONFIG, objective=ObjectiveConfig(objective), **pairs))
 
 
 @pytest.mark.parametrize("name", ["nli", "quora"])

@@ -142,7 +142,8 @@ def test_pre_trainings_with_and_without_labels_differ_in_labels_only(name):
     [without], [labelled] = (models[row].parents for row in ("unsupervised", "supervised"))
     assert models["unsupervised"].config == models["supervised"].config == models["none"].config
     assert replace(without, config=labelled.config) == labelled
-    assert replace(without.config, sources=GIVEN) == labelled.config
+    of_labels = {"sources": GIVEN, "negative_pairs": labelled.config.negative_pairs}
+    assert replace(without.config, **of_labels) == labelled.config
     assert set(without.config.sources) == {"paraphrase", *GIVEN} - {"quora"}
 
 
