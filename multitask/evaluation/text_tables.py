@@ -46,7 +46,7 @@ def intervals_table(answers: Mapping[str, DevAnswers]) -> str:
 
 
 def uncertain_table(
-    header: Sequence[str], numbers: Iterable[tuple[Sequence[str], Uncertain]], form: str = ".4f"
+    header: Sequence[str], numbers: Iterable[tuple[Sequence[str], Uncertain]], form: str = "z.4f"
 ) -> str:
     """A line for each number with its name's parts and its interval, and on how many resamples it is undefined."""
     lines, left_out = [[*header]], []
@@ -74,7 +74,7 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
     rows, lacking = [["in the gradient of anchors", "mean", "deviation"]], []
     for name in batches[0]:
         values = [summary[name] for summary in batches if isfinite(summary[name])]
-        rows.append([name, f"{fmean(values):.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
+        rows.append([name, f"{fmean(values):z.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
         if len(values) < len(batches):
             lacking.append(f"{name} (in {len(batches) - len(values)} of {len(batches)} batches)")
     why = "undefined, and left out, where no anchor that is not dissipated has a value: "

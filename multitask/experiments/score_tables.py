@@ -20,7 +20,7 @@ ComparedCell: TypeAlias = Any  # a line of `TableScores.cells`, or of `compare_r
 
 def format_score(value: float | None) -> str:
     """Three decimals; a dash without a value."""
-    return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("-", MINUS)
+    return "–" if value is None or np.isnan(value) else f"{value:z.3f}".replace("-", MINUS)
 
 
 def signed(value: float, decimals: int = 3) -> str:

@@ -190,7 +190,7 @@ def _differences(runs: Sequence[Run]) -> str:
         for name, (ours, theirs) in (overall | pairs).items():
             found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
     header = ["task", "runs", "difference", "95% interval over dev rows"]
-    return uncertain_table(header, found.items(), "+.4f") if found else ""
+    return uncertain_table(header, found.items(), "+z.4f") if found else ""
 
 
 def comparison(runs: Sequence[Run]) -> str:

@@ -75,7 +75,7 @@ def same_number(values: NDArray[Any]) -> str:
     return f"{low:g}" if low == high else f"{low:.15g} to {high:.15g}, too close for fp32"
 
 
-def score_text(score: float, form: str = ".4f") -> str:
+def score_text(score: float, form: str = "z.4f") -> str:
     """A score with four digits."""
     return format(score, form) if math.isfinite(score) else "undefined"
 

@@ -108,7 +108,7 @@ def export_onnx_with_heads(
 
 def loss_table(fp32: Mapping[str, float], int8: Mapping[str, float]) -> str:
     """The tasks' scores with both weights, which are NaN where they are undefined."""
-    rows = [[n, score_text(s), score_text(int8[n]), score_text(s - int8[n], "+.4f")] for n, s in fp32.items()]
+    rows = [[n, score_text(s), score_text(int8[n]), score_text(s - int8[n], "+z.4f")] for n, s in fp32.items()]
     return aligned([["task", "fp32", "int8", "loss"], *rows])
 
 

@@ -13,8 +13,9 @@ from multitask.evaluation.statistics import DevAnswers
 from multitask.evaluation.suite_pages import suite_text, write_suite
 from multitask.evaluation.suite_sets import PUBLISHED
 from multitask.evaluation.suites import SUITES, SuiteResult
-from multitask.evaluation.text_tables import ensemble_table, intervals_table, probe_table, scores_table
+from multitask.evaluation.text_tables import ensemble_table, intervals_table, metrics_table, probe_table, scores_table
 from multitask.evaluation.training_overlap import ScoresWithOverlap
+from multitask.experiments.score_tables import format_score
 
 STS_NAMES = [entry.name for entry in SUITES["sts"].sets]
 
@@ -193,6 +194,11 @@ def test_a_probe_says_in_how_many_batches_a_mean_is_undefined():
     assert [row.split() for row in rows[1:]] == shown
     assert why.endswith(": ratio (in 3 of 3 batches), push (in 1 of 3 batches)")
     assert len(probe_table([{"ratio": 1.0}]).splitlines()) == 2
+
+
+def test_a_number_that_rounds_to_zero_has_no_sign():
+    assert metrics_table({"same": {"kappa": -1e-9}}, -1e-9).count(" 0.0000") == 2
+    assert format_score(-1e-9) == "0.000"
 
 
 def test_cells_give_a_terminal_no_orders():
