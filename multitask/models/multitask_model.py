@@ -263,7 +263,9 @@ def stored_tasks(folder: Path, description: ModelDescription) -> dict[str, Task]
 def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
-    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
+    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out. Texts
+    are cut to the length that the folder records, as `SentenceEncoder.load` cuts them.
+
     Raises InputError if an encoder's embeddings need more than this library computes.
     """
     if has_heads(folder):
@@ -273,7 +275,8 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
             f"{reason}, so the encoder alone is not the model: it scores no tasks (`evaluate --suite` computes all)"
         )
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
-    return MultitaskModel(SentenceEncoder.read(folder), scored, HeadsConfig(sharing="none")).eval()
+    encoder = SentenceEncoder.load(folder, device="cpu", precision="fp32")
+    return MultitaskModel(encoder, scored, HeadsConfig(sharing="none")).eval()
 
 
 def predict_columns(

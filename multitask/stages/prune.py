@@ -266,7 +266,8 @@ def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     if has_heads(begin.folder) and encoder.pooling != pooling:
         was = encoder.pooling
         raise InputError(f"pooling is {pooling}; expected auto or {was}, with which {begin.name} was trained")
-    encoder.pooling, encoder.max_length = pooling, config.max_length or encoder.max_length
+    encoder.pooling = pooling
+    encoder.max_length = config.max_length or (encoder if has_heads(begin.folder) else begin.encoder).max_length
     model.tasks[name] = replace(model.tasks[name], weight=declared.weight)  # a model does not store the rows' weights
     rows = load_split(model, data, "train", [name])[name]
     return encoder, TaskSource(model, name, rows), rows.examples

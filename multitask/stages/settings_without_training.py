@@ -142,7 +142,7 @@ ON_DEV = register(
         "evaluate",
         EvaluateConfig,
         "Score a run's best model, or a checkpoint, on the dev sets.",
-        version=6,
+        version=7,
         with_seed=None,
         computing=SCORING,
         command=False,

@@ -1,6 +1,7 @@
 """MultitaskModel: predictions equal the padded encoder's; saving and loading changes no bit; damage is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,12 @@ def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
     assert outputs[1] == pytest.approx(1.0, abs=1e-5)
     assert set(model.tasks) == {"paraphrase", "similarity"}
     assert not list(model.heads.parameters())
+
+
+def test_an_encoder_alone_is_scored_at_the_length_at_which_it_embeds(tiny_encoder, tmp_path):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 7})
+    assert load_model(folder, COURSE_TASKS).encoder.max_length == 7 == SentenceEncoder.load(folder).max_length
 
 
 def test_a_model_for_inference_predicts_as_autocast_does_and_is_not_saved(tiny_encoder, tmp_path):
