@@ -46,7 +46,9 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         raise InputError(f"{declared}: {error}") from None
     read = {source.file for task in tasks.values() for source in task.files.splits.values()}
     if unread := [file for file in files if str(root / file) not in read]:
-        raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
+        hub = unread[0].startswith(HUB)
+        why = "a hub data set is no file; set this in its [tasks.NAME]" if hub else "no task reads it"
+        raise InputError(f"{declared}: files.{plain(unread[0])}: {why}")
     return tasks
 
 

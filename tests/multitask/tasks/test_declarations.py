@@ -248,8 +248,13 @@ def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path
     assert load_tasks(path)["topic"].source("train").format == Format(skip_rows=1, decimal=",")
     with pytest.raises(InputError, match=r"tasks\.topic: separator: every file has a table \[files\] of its own"):
         load_tasks(declare(tmp_path, f'{TOPIC}{of_task}[files."{name}"]\nskip_rows = 1\n'))
-    for table, problem in (('"train.csv"]\nseperator = ";"', "seperator"), ('"tran.csv"]', "no task reads this file")):
-        with pytest.raises(InputError, match=rf"tasks\.toml: files\.tra.+csv: {problem}"):
+    mistakes = {
+        '"train.csv"]\nseperator = ";"': "train.csv: seperator",
+        '"tran.csv"]': "tran.csv: no task reads it",
+        '"hf:own/reviews"]': "hf:own/reviews: a hub data set is no file",
+    }
+    for table, problem in mistakes.items():
+        with pytest.raises(InputError, match=rf"tasks\.toml: files\.{problem}"):
             load_tasks(declare(tmp_path, f"{TOPIC}[files.{table}\n"))
 
 
