@@ -1,15 +1,17 @@
 """Texts of a model's inputs: a column, or columns and fixed words, as in `{subject}. {body}` or `query: {text}`."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
 
 from minbert.errors import InputError
 from minbert.files import NO_TEXT
 from multitask.data.messages import INVISIBLE, quote
-from multitask.data.tables import FileRow, Format, OpenTable, as_text, value_of
+from multitask.data.tables import FileRow, Format, OpenTable, as_text, is_frame, value_of
 
+T = TypeVar("T")
 BLANK = re.compile(rf"[\s{INVISIBLE}]*")
 PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+)|(?P<wrong>.)", re.DOTALL)
 
@@ -17,6 +19,13 @@ PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<words>[^{}]+
 def visible_text(text: str) -> str:
     """A text without the white space around it; empty if nobody sees anything of it, as of a zero-width space."""
     return "" if BLANK.fullmatch(text) else text.strip()
+
+
+def in_order(given: Iterable[T]) -> list[T]:
+    """Texts or rows as a list. Raises InputError for what has names or no order: its elements are not these rows."""
+    if isinstance(given, Mapping | set | frozenset) or is_frame(given):
+        raise InputError(f"expected a list of texts, found a {type(given).__name__}; pass its texts, in a list")
+    return list(given)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from multitask.base.device import Runtime
 from multitask.base.progress import OnRows, no_progress
 from multitask.data.examples import RowNumbers, batches_by_tokens
 from multitask.data.messages import quote
-from multitask.data.texts import prompted
+from multitask.data.texts import in_order, prompted
 
 PoolingMethod = Literal["cls", "mean"]
 
@@ -53,7 +53,7 @@ def check_dimensions(dimensions: int | None, width: int, name: str) -> None:
 
 def texts_to_embed(sentences: str | Sequence[str], prompt: str | None) -> list[str]:
     """One sentence, or several, in the words of a prompt. Raises InputError for what is no text, or such a prompt."""
-    texts: list[Any] = [sentences] if isinstance(sentences, str) else list(sentences)
+    texts: list[Any] = [sentences] if isinstance(sentences, str) else in_order(sentences)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             value = f"{quote(text)} ({type(text).__name__})"

@@ -30,7 +30,7 @@ from multitask.data.examples import (
 )
 from multitask.data.messages import listed
 from multitask.data.tables import FRAME, Format, is_frame, table_of
-from multitask.data.texts import Template, in_words, texts_of_rows
+from multitask.data.texts import Template, in_order, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import DESCRIPTION, HEADS, ModelDescription, has_heads, read_description
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
@@ -125,7 +125,7 @@ class MultitaskModel(nn.Module):
         Rows and errors are those of `predict`.
         """
         if not is_frame(rows):
-            texts = columns_of(rows if isinstance(rows, str) else list(rows))
+            texts = columns_of(rows if isinstance(rows, str) else in_order(rows))
             warn_of_empty_texts(texts)
             predicted = predict_columns(self, texts, tasks)
             self.encoder.counts.warn("predicted texts")

@@ -189,6 +189,7 @@ def test_no_rows_give_no_predictions(model):
         (SINGLES, ["sentiment"], 'the model has no task "sentiment"; it has topic, tags'),
         (SINGLES, "topic", 'tasks is "topic"; expected a list of names'),
         ("A gem.", None, "expected a list of sentences"),
+        ({"text": "A gem."}, None, "expected a list of texts, found a dict"),
         (["A gem.", 3], None, "row 1 is 3; expected text"),
         ([("a", "b", "c")], None, "row 0"),
         ([()], None, "row 0"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -136,6 +137,12 @@ def test_long_texts_are_counted(tiny, caplog):
         "here: left out the middle of 1 of 3 texts, which have more than 9 tokens (and so)",
         "here: read 1 of 3 texts in windows of 9 tokens (and so)",
     ]
+
+
+@pytest.mark.parametrize("given", [{"query": "a man"}, {"a man", "a guitar"}, pandas.DataFrame({"text": ["a man"]})])
+def test_what_has_names_or_no_order_is_no_list_of_sentences(tiny, given):
+    with pytest.raises(InputError, match=f"expected a list of texts, found a {type(given).__name__}"):
+        tiny.encode(given)
 
 
 def test_no_sentence_and_kinds_of_sequences(tiny):
