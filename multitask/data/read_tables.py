@@ -305,7 +305,11 @@ def _written(cell: Any, decimal: str) -> str:
         return str(value.date())  # workbooks have no type of their own for a date
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
-    return "" if value is None or cell.data_type == "e" else str(value)
+    return "" if value is None or cell.data_type == "e" else ESCAPE.sub(lambda sign: chr(int(sign[1], 16)), str(value))
+
+
+ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
+"""How workbooks write what XML cannot hold, such as _x000D_ for a carriage return; openpyxl leaves it so."""
 
 
 FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {

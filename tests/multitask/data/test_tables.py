@@ -307,6 +307,14 @@ def test_a_date_of_a_workbook_has_no_time(tmp_path):
     assert [*row.values()] == ["2024-01-05", "2024-01-05 00:00:00", "2024-01-05 13:00:00"]
 
 
+def test_signs_that_a_workbook_escapes_are_read(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(["text", "label_x000D_"])
+    book.active.append(["one_x000D_\ntwo", "_x005F_x000D_ _x00E_"])
+    book.save(tmp_path / "x.xlsx")
+    assert rows_of(tmp_path / "x.xlsx") == [(2, {"text": "one\r\ntwo", "label": "_x000D_ _x00E_"})]
+
+
 def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):
     book = pytest.importorskip("openpyxl").Workbook()
     book.active.append(["text"])
