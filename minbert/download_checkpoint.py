@@ -40,6 +40,8 @@ TOKENIZER_FILES = (
     *("vocab.txt", "vocab.json", "merges.txt"),
 )
 """Those in addition to tokenizer.json."""
+ADAPTER = "adapter_config.json"
+"""Says how PEFT changes a model's weights."""
 HUB_EXTRAS = (
     "tokenizer.json",
     *TOKENIZER_FILES,
@@ -48,6 +50,7 @@ HUB_EXTRAS = (
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
     "trained_on.npz",  # our exports record their training data here
+    ADAPTER,
 )
 
 
@@ -60,7 +63,7 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
         with_weights: False downloads only the files that describe the model, which may have any architecture.
 
     Raises:
-        InputError: no checkpoint has this name, a file is damaged, or the hub cannot be reached.
+        InputError: no checkpoint has this name, a file is damaged, it has an adapter, or the hub cannot be reached.
         OSError: the cache's disk is full or may not be written.
     """
     if Path(name).is_dir():
@@ -70,12 +73,22 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
     elif _is_a_path(name):
         raise InputError(f"{name}: no such folder{most_alike(Path(name))}")
     else:
-        return _from_hub(name, revision, with_weights)
+        return _without_adapter(_from_hub(name, revision, with_weights))
     if revision is not None:
         raise InputError(f"{name} is a local checkpoint and has no revision {revision!r}; leave the revision out")
-    if not any((folder / file).is_file() for file in _descriptions(with_weights)):
+    if not any((_without_adapter(folder) / file).is_file() for file in _descriptions(with_weights)):
         raise InputError(
             f"{folder}: no config.json; expected a checkpoint folder with config.json and model.safetensors"
+        )
+    return folder
+
+
+def _without_adapter(folder: Path) -> Path:
+    """The folder. Raises InputError if its weights, alone or with those of another folder, are not the whole model."""
+    if (folder / ADAPTER).is_file():
+        raise InputError(
+            f"{folder / ADAPTER}: adapters are not read; merge this one into its model (`merge_and_unload` of peft), "
+            "and save that"
         )
     return folder
 

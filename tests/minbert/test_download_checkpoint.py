@@ -64,6 +64,17 @@ def test_a_local_checkpoint_has_no_revision(tmp_path, monkeypatch, name):
     assert f"{name} is a local checkpoint and has no revision 'v1'" in load_error(name, "v1")
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["beside a model", "alone"])
+def test_an_adapter_is_not_left_out(hub, tmp_path, whole):
+    save_reference(tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    hub.repositories["someone/tiny"] = {"main": files_of(tmp_path)}
+    if not whole:
+        (tmp_path / "config.json").unlink()
+    for name in [str(tmp_path), *["someone/tiny"] * whole]:
+        assert "adapter_config.json: adapters are not read; merge this one into its model" in load_error(name)
+
+
 # The bundled checkpoint.
 
 
