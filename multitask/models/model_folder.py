@@ -107,6 +107,13 @@ def stored_prompts(folder: Path) -> dict[str, str]:
     return {str(kind): words for kind, words in prompts.items() if isinstance(words, str) and words}
 
 
+def stored_similarity(folder: Path) -> str:
+    """How sentence-transformers compares embeddings of a folder: by `cosine`, unless the folder names another way."""
+    path = folder / "config_sentence_transformers.json"
+    found = read_json(path, dict).get("similarity_fn_name") if path.is_file() else None
+    return str(found or "cosine")
+
+
 def stored_include_prompt(folder: Path) -> bool:
     """Whether sentence-transformers takes prompts into the mean."""
     return not (folder / POOLING).is_file() or read_json(folder / POOLING, dict).get("include_prompt") is not False

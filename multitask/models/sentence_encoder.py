@@ -37,7 +37,14 @@ from multitask.models.compute_in_batches import (
     pool,
     texts_to_embed,
 )
-from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length, stored_prompts, write_pooling
+from multitask.models.model_folder import (
+    file_hashes,
+    resolve_pooling,
+    stored_max_length,
+    stored_prompts,
+    stored_similarity,
+    write_pooling,
+)
 from multitask.models.sentence_transformers_encoder import SentenceTransformersEncoder, further_modules
 from multitask.models.settings import Pooling
 from multitask.models.transformers_model import TransformersModel
@@ -346,6 +353,8 @@ def load_encoder(
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
+        if (kind := stored_similarity(folder)) != "cosine":
+            logger.info("%s: search, mine and suites compare by cosine; this model is meant for %s", name, quote(kind))
         if (reason := further_modules(folder)) is not None:
             return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
         if prompts := stored_prompts(folder):

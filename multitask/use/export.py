@@ -18,7 +18,7 @@ from minbert.files import atomic_folder, read_json, write_json, write_text
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
-from multitask.models.model_folder import stored_include_prompt, stored_prompts, write_pooling
+from multitask.models.model_folder import stored_include_prompt, stored_prompts, stored_similarity, write_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 
 logger = logging.getLogger("multitask")
@@ -101,7 +101,7 @@ def export_sentence_transformers(
         write_json(
             temporary / "config_sentence_transformers.json",
             {
-                "similarity_fn_name": "cosine",
+                "similarity_fn_name": stored_similarity(Path(encoder.name)),
                 "prompts": stored_prompts(Path(encoder.name)),
                 "default_prompt_name": None,
             },

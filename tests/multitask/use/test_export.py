@@ -73,9 +73,11 @@ HEADS = [
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
 def encoder(request, tiny_encoder, tmp_path_factory) -> SentenceEncoder:
-    """With a prompt; the second one keeps capitals, with one more special token."""
+    """With a prompt; the second one is compared by dot products and keeps capitals, with one more special token."""
     folder = shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("encoder") / "start")
-    write_json(folder / "config_sentence_transformers.json", {"prompts": {"query": "a man ", "document": ""}})
+    settings = {"similarity_fn_name": "dot" if request.param == "cls" else None}
+    settings |= {"prompts": {"query": "a man ", "document": ""}}
+    write_json(folder / "config_sentence_transformers.json", settings)
     if request.param == "cls":
         write_json(folder / "tokenizer_config.json", {"do_lower_case": False, "additional_special_tokens": ["##n"]})
     loaded = SentenceEncoder.load(folder, pooling=request.param, **EXACT)
@@ -120,7 +122,8 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
 
     export_sentence_transformers(encoder, tmp_path / "out", "# A card\n", normalize, NOTHING)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert (theirs.max_seq_length, theirs.similarity_fn_name) == (24, "cosine")
+    is_dot = encoder.pooling == "cls"
+    assert (theirs.max_seq_length, theirs.similarity_fn_name) == (24, "dot" if is_dot else "cosine")
     ours = encoder.encode(SENTENCES, normalize=normalize)
     np.testing.assert_allclose(theirs.encode(SENTENCES), ours, atol=1e-5)
     with_prompt = encoder.encode(SENTENCES, normalize=normalize, prompt="a man {text}")
@@ -130,6 +133,7 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     caplog.set_level("INFO")
     back = load_encoder(tmp_path / "out", **EXACT)
     assert 'no prompts are added to texts; this model has query "a man "' in caplog.text
+    assert ('compare by cosine; this model is meant for "dot"' in caplog.text) == is_dot
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
 
