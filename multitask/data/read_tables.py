@@ -149,6 +149,9 @@ def _lines(path: Path, file_format: Format, _: OnProblem) -> OpenTable:
     return OpenTable(str(path), ("text",), ((number, {"text": line.rstrip("\r\n")}) for number, line in lines))
 
 
+SPACE_AND_QUOTE = re.compile(' +"')
+
+
 def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTable:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
     rows = _split_rows(path, file_format, on_problem)
@@ -158,10 +161,15 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTa
         raise InputError(f"{path}: the file is empty{after}; expected a header line and rows")
     header = [*map(_name, first[1])]
     between = {"\t": "tabs", ",": "commas"}.get(str(file_format.separator), repr(file_format.separator))
+    spaced = any(name.startswith(" ") for name in first[1])
 
     def by_column() -> Iterator[tuple[int, FileRow]]:
         for line, row in rows:
-            if len(row) == len(header):
+            fits = len(row) == len(header)
+            if file_format.quotes and (spaced or not fits) and any(map(SPACE_AND_QUOTE.match, row)):
+                quotes = f"remove the space (or {setting('quotes = false', '--no-quotes')})"
+                on_problem(f"{path}:{line}: a quote after a space does not begin a field in quotes; {quotes}")
+            elif fits:
                 yield line, dict(zip(header, row, strict=True))
             else:
                 expected = f"expected {len(header)}, as in the header (separated by {between})"

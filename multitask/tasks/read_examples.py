@@ -6,6 +6,7 @@ with a warning, because every row needs a prediction. Anything else that is wron
 """
 
 import logging
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from multitask.tasks.task import Split, Task, TaskFiles
 
 logger = logging.getLogger("multitask")
 
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 STRATUM = 10
 """Rows that a group needs. Numbers with fewer rows each on average form ten groups by size, rare sets of labels one."""
 
@@ -284,7 +286,8 @@ def _label(task: Task, row: FileRow, file_format: Format) -> Any:
         written, hint = value_of(row, column), ""
         if isinstance(task, Regression) and isinstance(written, str):
             if "," in written and file_format.decimal == ".":
-                hint = ' (or set decimal = "," in the tasks file)'
+                thousands = "without commas between thousands; " * bool(THOUSANDS.fullmatch(written.strip()))
+                hint = f' ({thousands}or set decimal = "," in the tasks file)'
             elif written.strip().casefold() in NO_VALUE:
                 hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"
         raise ValueError(f"{column} is {quote(written)}; {error}{hint}") from None

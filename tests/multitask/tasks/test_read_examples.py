@@ -71,6 +71,11 @@ def test_reads_ids_sentences_and_labels(tmp_path):
         ({"q": "x", "c": {}}, {}, "c is {}"),
         *(({"q": "x", "c": label}, {"labels": [1, 2]}, f"c is {label}") for label in (2.5, 3, -1, 1e9)),
         ({"q": "x", "c": "1.500"}, {"kind": "regression", "range": [0, 5], "decimal": ","}, 'c is "1.500"'),
+        (
+            {"q": "x", "c": "1,000"},  # which a decimal comma would make 1
+            {"kind": "regression", "range": [0, 5]},
+            'c is "1,000"; expected a number from 0 to 5 (without commas between thousands; or set decimal',
+        ),
         *(({"q": "x", "c": "a", "i": blank}, {"id": "i"}, "the id is empty") for blank in (None, " ", math.nan)),
         ({"q": "x", "c": "a", "i": "b,c"}, {"id": "i"}, 'id "b,c" has a comma'),
         ({"q": "x", "c": "a", "i": "b\x1bc"}, {"id": "i"}, 'id "b c" has a comma or a control character'),
