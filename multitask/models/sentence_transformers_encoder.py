@@ -130,7 +130,7 @@ class SentenceTransformersEncoder:
         files = {path for pattern in PATTERNS for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
-        self.counts = TextCounts()  # the library counts nothing
+        self.counts = TextCounts()  # of texts that the library cuts, which it does not say
         self.folder = folder
         own_pooling = "its own" if pooling == "auto" else pooling
         computing = {"device": self.runtime.device.type, "precision": self.runtime.precision}
@@ -170,6 +170,7 @@ class SentenceTransformersEncoder:
                     truncate_dim=dimensions,
                     show_progress_bar=show_progress and sys.stderr.isatty(),
                 )
+            self._count(texts, own_words=prompt is None)
         except torch.OutOfMemoryError:
             raise
         except (
@@ -182,6 +183,14 @@ class SentenceTransformersEncoder:
         found = np.asarray(embeddings, np.float32)
         check_dimensions(dimensions, found.shape[-1], self.name)
         return found[0] if isinstance(sentences, str) else found
+
+    def _count(self, texts: list[str], own_words: bool) -> None:
+        """Count texts that are too long, with the model's own words before them or without, where that is known."""
+        tokenizer, length = self.model.tokenizer, self.model.max_seq_length
+        if hasattr(tokenizer, "model_max_length") and length is not None:  # a tokenizer of transformers
+            before = self.model.prompts.get(self.model.default_prompt_name, "") if own_words else ""
+            read = tokenizer([before + text for text in texts], verbose=False)["input_ids"]
+            self.counts.add_long(len(texts), sum(len(ids) > length for ids in read), length, "head")
 
 
 def _fetch(name: str, revision: str | None) -> Path:

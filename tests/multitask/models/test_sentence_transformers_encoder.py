@@ -156,6 +156,19 @@ def test_given_words_take_the_place_of_the_models_own(tiny_encoder, tmp_path):
     assert abs(own - given).max() > 1e-3
 
 
+def test_texts_that_the_library_cuts_are_counted(tiny_encoder, tmp_path, caplog):
+    model = SentenceTransformer(
+        modules=transformer_and_pooling(tiny_encoder), prompts={"query": "a man "}, default_prompt_name="query"
+    )
+    model.max_seq_length = 7
+    model.save(str(tmp_path))
+    encoder = load_encoder(tmp_path, **EXACT)
+    for prompt, cut in ((None, 2), ("{text}", 1)):  # the model's own words have tokens, too
+        encoder.encode(["a man a man", "a man a man a man a man"], prompt=prompt)
+        encoder.counts.warn("a.txt")
+        assert caplog.messages[-1] == f"a.txt: cut {cut} of 2 texts to 7 tokens"
+
+
 def test_a_mean_that_leaves_out_the_models_own_words_counts_given_ones_and_says_so(tiny_encoder, tmp_path, caplog):
     model = SentenceTransformer(
         modules=transformer_and_pooling(tiny_encoder), prompts={"query": "a man "}, default_prompt_name="query"
