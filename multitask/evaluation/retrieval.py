@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.base.random_streams import generator
-from multitask.data.messages import quote
+from multitask.data.messages import listed, logger, quote
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import joined, template
@@ -115,6 +115,10 @@ def read_retrieval(folder: Path, split: str) -> RetrievalData:
     documents, queries = _texts_by_id(corpus), _texts_by_id(asked)
     place_of = {identifier: place for place, identifier in enumerate(documents)}
     judged.require(["query-id", "corpus-id"])
+    further = [name for name in judged.columns if name not in ("", "query-id", "corpus-id")]
+    if further and not judged.has("score"):
+        there = f"there is {listed(further)}"
+        logger.warning("%s: no column score, so the documents of all rows count as relevant; %s", judged.name, there)
     every: dict[str, dict[int, float]] = defaultdict(dict)
     for line, row in judged.rows:
         query = _known(judged, line, row, "query-id", queries, asked)

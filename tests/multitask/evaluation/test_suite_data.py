@@ -202,7 +202,7 @@ def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
     assert len(related.queries) == len({text for fields in high for text in fields[1:3]})
 
 
-def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
+def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path, caplog):
     write_retrieval(tmp_path)
     data = read_retrieval(tmp_path, "dev")
     assert data.documents == ["Cats a cat sleeps", "the dog runs", "", "who sleeps ?", "a dog"]
@@ -210,6 +210,10 @@ def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path):
     assert (data.relevant, data.grades) == (((0, 1), (1,)), ((2.0, 0.5), (1.0,)))
     write(tmp_path / "qrels/test.csv", ["query-id,corpus-id", "q3,d1"])  # all relevant alike, in another format
     test = read_retrieval(tmp_path, "test")
+    assert not caplog.messages
+    write(tmp_path / "qrels/other.csv", ["query-id,corpus-id,relevance", "q3,d1,0"])
+    read_retrieval(tmp_path, "other")
+    assert "no column score, so the documents of all rows count as relevant; there is relevance" in caplog.text
     assert (test.documents[3:], test.relevant, test.grades) == (["nobody asks this"], ((0,),), ((1.0,),))
 
 
