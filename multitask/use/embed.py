@@ -22,7 +22,7 @@ from multitask.data.messages import STANDARD_INPUT, logger, read_or_refuse, reas
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import prompt_of, template, texts_of_rows
-from multitask.models.sentence_encoder import Embedder
+from multitask.models.sentence_encoder import Embedder, SentenceEncoder
 
 SENTENCES_PER_BLOCK = 16384
 STORED = {"float32": "<f4", "float16": "<f2"}
@@ -97,7 +97,8 @@ def embed_file(
             raise InputError(f"{source}: no sentence; expected one sentence per line")
         if digest is not None and sha256_of_file(source) != digest:
             raise InputError(f"{source}: changed while it was read; run the command again")
-        encoder.counts.warn(source, "" if long == "windows" else " (--long windows reads all)")
+        reads_windows = isinstance(encoder, SentenceEncoder) and long != "windows"
+        encoder.counts.warn(source, " (--long windows reads all)" * reads_windows)
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         file.flush()

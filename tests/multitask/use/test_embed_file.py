@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from minbert.errors import InputError
+from minbert.files import write_json
 from multitask.cli.main import main
 from multitask.data import messages as problems
-from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.models.model_folder import write_pooling
+from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.use import embed as module
 from multitask.use import search as searching
 from multitask.use.embed import Index, embed_file
@@ -75,6 +77,19 @@ def test_long_texts_are_read_as_asked_counted_and_searched_alike(encoder, tmp_pa
     assert main(["search", str(tmp_path / "e.npy"), str(tmp_path / "t.txt"), "--top", "1", *model]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["row"], row["score"]) for row in found] == [(number, pytest.approx(1)) for number in range(4)]
+
+
+def test_windows_are_not_advised_where_another_library_embeds(tiny_encoder, tmp_path, caplog):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    parts = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    modules = [{"type": f"sentence_transformers.models.{t}", "path": p, "idx": 0, "name": t} for t, p in parts]
+    write_json(folder / "modules.json", modules)
+    write_pooling(folder, "mean", 32)
+    settings = {"prompts": {"query": "a man "}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", settings)
+    (tmp_path / "t.txt").write_text("time " * 70)
+    embed_file(load_encoder(folder, device="cpu"), tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    assert caplog.messages[-1] == f"{tmp_path / 't.txt'}: cut 1 of 1 texts to 64 tokens"
 
 
 def test_a_file_that_changes_while_it_is_read_has_no_embeddings(encoder, tmp_path, monkeypatch):
