@@ -33,6 +33,7 @@ OF_A_DISK = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 MOST_SHARDS = 1000
 SHARD = re.compile(r"[\w.-]+\.safetensors")
 MODULE = re.compile(r"\w[\w.-]*")
+HUB_ID = re.compile(r"(?!runs/)\w[\w.-]*(/\w[\w.-]*)?$")
 PICKLE = "pytorch_model.bin"
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json", PICKLE)
 TOKENIZER_FILES = (
@@ -77,8 +78,9 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
     if revision is not None:
         raise InputError(f"{name} is a local checkpoint and has no revision {revision!r}; leave the revision out")
     if not any((_without_adapter(folder) / file).is_file() for file in _descriptions(with_weights)):
+        shadows = "; the hub is not asked for a model of this name while the folder is here" * bool(HUB_ID.match(name))
         raise InputError(
-            f"{folder}: no config.json; expected a checkpoint folder with config.json and model.safetensors"
+            f"{folder}: no config.json; expected a checkpoint folder with config.json and model.safetensors{shadows}"
         )
     return folder
 

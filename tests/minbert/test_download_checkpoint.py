@@ -64,6 +64,14 @@ def test_a_local_checkpoint_has_no_revision(tmp_path, monkeypatch, name):
     assert f"{name} is a local checkpoint and has no revision 'v1'" in load_error(name, "v1")
 
 
+def test_a_folder_that_takes_a_hub_models_place_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("bert-base-uncased", "someone/tiny"):
+        Path(name).mkdir(parents=True)
+        assert load_error(name).endswith("; the hub is not asked for a model of this name while the folder is here")
+    assert load_error(str(tmp_path)).endswith("with config.json and model.safetensors")
+
+
 @pytest.mark.parametrize("whole", [True, False], ids=["beside a model", "alone"])
 def test_an_adapter_is_not_left_out(hub, tmp_path, whole):
     save_reference(tmp_path)
