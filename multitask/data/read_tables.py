@@ -286,7 +286,8 @@ def _rows_of_sheet(path: Path, file_format: Format) -> Iterator[tuple[int, list[
     try:
         with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as book:
             sheets = {sheet.title: sheet for sheet in book.worksheets}
-            name = file_format.sheet or next(iter(sheets))
+            shown = (title for title, sheet in sheets.items() if sheet.sheet_state == "visible")
+            name = file_format.sheet or next(shown, next(iter(sheets)))
             if name not in sheets:
                 there = f"there are {listed(map(quote, sheets))}"
                 raise InputError(f"{path}: no sheet {quote(name)}; {there}{did_you_mean(name, sheets)}")

@@ -70,7 +70,7 @@ class Format:
     missing: tuple[str, ...] = ()
     """Fields that count as empty, such as n/a."""
     sheet: str | None = None
-    """Sheet of a workbook. Default: the first one."""
+    """Sheet of a workbook. Default: the first one that is not hidden."""
     skip_rows: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Lines of delimited text, or rows of a sheet, above the columns' names."""
 

@@ -324,6 +324,17 @@ def test_signs_that_a_workbook_escapes_are_read(tmp_path):
     assert rows_of(tmp_path / "x.xlsx") == [(2, {"text": "one\r\ntwo", "label": "_x000D_ _x00E_"})]
 
 
+def test_a_hidden_sheet_is_read_by_its_name_alone(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.title, book.active.sheet_state = "old", "hidden"
+    for sheet, text in ((book.active, "a"), (book.create_sheet("new"), "b")):
+        sheet.append(["text"])
+        sheet.append([text])
+    book.save(tmp_path / "x.xlsx")
+    assert rows_of(tmp_path / "x.xlsx") == [(2, {"text": "b"})]
+    assert rows_of(tmp_path / "x.xlsx", sheet="old") == [(2, {"text": "a"})]
+
+
 def test_a_sheet_has_a_name_and_rows_above_its_header(tmp_path):
     book = pytest.importorskip("openpyxl").Workbook()
     book.active.append(["text"])
