@@ -165,15 +165,16 @@ def _delimited(path: Path, file_format: Format, on_problem: OnProblem) -> OpenTa
 
     def by_column() -> Iterator[tuple[int, FileRow]]:
         for line, row in rows:
-            fits = len(row) == len(header)
-            if file_format.quotes and (spaced or not fits) and any(map(SPACE_AND_QUOTE.match, row)):
-                quotes = f"remove the space (or {setting('quotes = false', '--no-quotes')})"
-                on_problem(f"{path}:{line}: a quote after a space does not begin a field in quotes; {quotes}")
-            elif fits:
-                yield line, dict(zip(header, row, strict=True))
-            else:
+            fits, literal = len(row) == len(header), "a quote after a space does not begin a field in quotes"
+            has_literal = file_format.quotes and (spaced or not fits) and any(map(SPACE_AND_QUOTE.match, row))
+            if not fits:
                 expected = f"expected {len(header)}, as in the header (separated by {between})"
-                on_problem(f"{path}:{line}: the row has {len(row)} fields; {expected}")
+                on_problem(f"{path}:{line}: the row has {len(row)} fields; {expected}{f'; {literal}' * has_literal}")
+            elif has_literal:
+                remedy = f"remove the space (or {setting('quotes = false', '--no-quotes')})"
+                on_problem(f"{path}:{line}: {literal}; {remedy}")
+            else:
+                yield line, dict(zip(header, row, strict=True))
 
     return OpenTable(str(path), tuple(header), by_column())
 

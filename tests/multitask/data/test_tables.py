@@ -128,7 +128,7 @@ def test_rows_are_numbered_by_their_first_line(tmp_path):
 @pytest.mark.parametrize("text", ['text, label\na, 1\n "a", 1', 'text,label\na,1\n "a, b",1'])
 def test_a_space_before_quotes_is_named(tmp_path, text):
     path = write(tmp_path, text)
-    with pytest.raises(InputError, match=r"csv:3: a quote after a space does not begin a field in quotes; remove"):
+    with pytest.raises(InputError, match=r"csv:3: .*a quote after a space does not begin a field in quotes"):
         rows_of(path)
     as_written = write(tmp_path, 'text, label\n "a", 1')
     assert rows_of(as_written, quotes=False) == [(2, {"text": ' "a"', "label": " 1"})]
