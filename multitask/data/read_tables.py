@@ -313,6 +313,8 @@ def _written(cell: Any, decimal: str) -> str:
     value = cell.value
     if isinstance(value, datetime) and value.time() == time() and "h" not in cell.number_format.lower():
         return str(value.date())  # workbooks have no type of their own for a date
+    if isinstance(value, int) and value >= 0 and re.fullmatch("0+", cell.number_format):
+        return str(value).zfill(len(cell.number_format))  # a code such as 00123, which csv would have
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
     return "" if value is None or cell.data_type == "e" else ESCAPE.sub(lambda sign: chr(int(sign[1], 16)), str(value))

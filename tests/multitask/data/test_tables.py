@@ -324,6 +324,16 @@ def test_signs_that_a_workbook_escapes_are_read(tmp_path):
     assert rows_of(tmp_path / "x.xlsx") == [(2, {"text": "one\r\ntwo", "label": "_x000D_ _x00E_"})]
 
 
+def test_a_code_of_a_workbook_keeps_its_zeros(tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (["code"], [123], [123456], [123]):
+        book.active.append(row)
+    for place in ("A2", "A3"):
+        book.active[place].number_format = "00000"
+    book.save(tmp_path / "x.xlsx")
+    assert [row["code"] for _, row in rows_of(tmp_path / "x.xlsx")] == ["00123", "123456", "123"]
+
+
 def test_a_hidden_sheet_is_read_by_its_name_alone(tmp_path):
     book = pytest.importorskip("openpyxl").Workbook()
     book.active.title, book.active.sheet_state = "old", "hidden"
