@@ -29,8 +29,8 @@ from multitask.training.settings import (
 class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Multi-task or single-task fine-tuning (report, section 4.2).
 
-    The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT_SETTINGS`
-    has the report's settings.
+    The defaults are the recipe of docs/studies/multitask-report.md for all-MiniLM-L6-v2, with equal task weights;
+    `REPORT_SETTINGS` has the report's settings.
     """
 
     untrained: tuple[str, ...] = ()
