@@ -26,8 +26,8 @@ for file in sorted(DATA.glob("*.parquet")):
 # %% [markdown]
 # ## Choose a table
 #
-# The files have no predictions, so intervals and tests here are over seeds alone: rows are paired by seed, and each difference has its own
-# variance ([Intervals and tests](../concepts/intervals-and-tests.md)).
+# Rows are paired by seed ([Intervals and tests](../concepts/intervals-and-tests.md)). Intervals and tests cover other dev examples where predictions
+# are published (`results/runs`), otherwise seeds alone.
 
 # %%
 FILE, TABLE = "multitask-report", "best-parts"
@@ -66,7 +66,7 @@ figure.tight_layout();
 # %% [markdown]
 # ## Compare any two rows
 #
-# `contrast` takes weights of rows by their keys, here the first row and the last.
+# `contrast` takes weights of rows by their keys, here the first row and the last. Without predictions, its intervals are over seeds alone.
 
 # %%
 from multitask.experiments.grid_frames import GridFrames
