@@ -166,13 +166,16 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
         if options.tasks_file:
             declared = task_named(options.tasks_file, task.name)
             task, own = replace(located(task, declared), files=task.files), declared.file_format
-        task = task.reading(options.text) if options.text else task
-        task = replace(task, files=replace(task.files, id=None, label=options.label or task.files.label))
+        text, label = options.text or task.files.text, options.label or task.files.label
+        task = replace(task, files=replace(task.files, id=None, text=text, label=label))
         own = replace(own, separator=options.separator or own.separator)
         file_format = own.of_form(own.form_read(suffixes(options.input)[0]))
         file_format = replace(file_format, separator=options.separator or file_format.separator)
         source = RowsFrom(str(options.input), format=file_format)
-        found[task.name] = model.tokenised(task.name, read_examples(task, source, labelled=True))
+        rows = read_examples(task, source, labelled=True)
+        if options.text:  # its words are a part of the row; the model adds its own
+            rows = replace(rows, sentences=tuple(map(list, rows.texts)))
+        found[task.name] = model.tokenised(task.name, rows)
     return found
 
 

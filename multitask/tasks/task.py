@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,7 +19,7 @@ from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, quote
 from multitask.data.tables import FileRow, Format, RowsFrom
-from multitask.data.texts import Template, joined, template, with_content
+from multitask.data.texts import Template, joined, template
 from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -166,13 +166,6 @@ class Task(ABC):
     def loss_weight(self) -> float:
         """The factor of its loss."""
         return 1.0 if isinstance(self.weight, str) else self.weight
-
-    def reading(self, columns: Sequence[str]) -> Self:
-        """The task with the contents of its sentences from other columns or templates."""
-        given = columns if self.pair or not columns else (joined(columns),)
-        own = self.files.text
-        text = tuple(map(with_content, own, given) if len(given) == len(own) else given)
-        return replace(self, files=replace(self.files, text=text))
 
     def problem(self, text: str) -> InputError:
         """An error of the task's declaration."""

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import pearsonr
 
@@ -17,8 +18,8 @@ from minbert.files import nan_for_null
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.data.messages import refuse
-from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
-from tests.multitask.declared import tasks_file
+from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file, with_files
+from tests.multitask.declared import model_of_every_kind, tasks_file
 from tests.multitask.evaluation.folder import write_retrieval
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -286,6 +287,23 @@ def test_labels_of_a_scored_file_are_written_as_a_tasks_file_says(run, tmp_path,
     assert 'is_duplicate is "yes"; expected one of 0, 1' in capsys.readouterr().err
     assert call("evaluate", "--model", run, *arguments, "--tasks-file", declared) == 0
     assert sum(map(sum, json.loads((tmp_path / "o.json").read_text())["tasks"]["paraphrase"]["confusion"])) == 3
+
+
+@pytest.mark.parametrize("declared", ["question", "ask: {question}"])
+@pytest.mark.parametrize("text", [["x"], ["note: {x}"], ["w", "x"], ["{w}. {x}"]])
+def test_columns_of_a_scored_file_are_read_as_those_of_a_predicted_one(declared, text, tiny_encoder, tmp_path):
+    model = model_of_every_kind(tiny_encoder)
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=(declared,))
+    model.save(tmp_path / "model")
+    rows = "".join(f"{title},{type_}\n" for title in ("film,a film", "time,two times") for type_ in ("DESC", "ENTY"))
+    (tmp_path / "i.csv").write_text(f"w,x,type\n{rows}")
+    asked = ["--model", tmp_path / "model", "--input", tmp_path / "i.csv", "--task", "topic", "--text", *text, *CPU]
+    assert call("predict", *asked, "--output", tmp_path / "o.csv") == 0
+    assert call("evaluate", *asked, "--output", tmp_path / "e.json", "--details", tmp_path) == 0
+    predicted = pandas.read_csv(tmp_path / "o.csv")["topic_probability"]
+    wrong = pandas.read_csv(tmp_path / "topic-errors.csv")
+    assert len(wrong) >= 2
+    np.testing.assert_allclose(wrong["confidence"], predicted[wrong["row"] - 2], atol=1e-5)
 
 
 @pytest.mark.parametrize("tasks", [["paraphrase"], ["similarity", "sentiment"], ["paraphrase", "sentiment"]])
