@@ -206,3 +206,6 @@ def _write_encoder(encoder: SentenceEncoder, folder: Path) -> None:
         raise InputError('an export needs all digits of the weights; load the encoder with precision="fp32"')
     encoder.model.save(folder)
     encoder.tokenizer.save(folder)
+    path = folder / "tokenizer_config.json"  # where AutoTokenizer finds how many tokens to keep
+    stored = read_json(path, dict) if path.is_file() else {}
+    write_json(path, stored | {"model_max_length": encoder.max_length})

@@ -96,10 +96,12 @@ def onnx() -> None:
 
 def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
     encoder = SentenceEncoder.load(tiny_encoder, **EXACT)
+    encoder.max_length = 24
     export_transformers(encoder, tmp_path / "out", NOTHING)
     assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
     model, tokenizer = (kind.from_pretrained(tmp_path / "out") for kind in (AutoModel, AutoTokenizer))
-    encoded = tokenizer(SENTENCES[0], return_tensors="pt")
+    encoded = tokenizer(SENTENCES[2], truncation=True, return_tensors="pt")
+    assert encoded["input_ids"].tolist() == encoder.tokenizer(SENTENCES[2:3], 24).input_ids.tolist()
     with torch.no_grad():
         theirs = model.eval()(**encoded).last_hidden_state
         ours = encoder.model(encoded["input_ids"]).last_hidden_state
