@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from minbert.errors import InputError
 from minbert.inference_layer import Bf16Model
+from multitask.data.texts import visible_text
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
 from multitask.objectives import OBJECTIVES
@@ -89,7 +90,7 @@ class PredictView(View):
     async def answer(self, request: Request, name: str) -> dict[str, Any]:
         service, explorer = service_of(request), _explorer(request)
         _, model = service.model(name)
-        texts = [text for text in (self.first.strip(), self.second.strip()) if text]
+        texts = [text for text in map(visible_text, (self.first, self.second)) if text]
         if not texts:
             raise InputError("no text; type a sentence")
         check_texts(service.limits, texts)

@@ -205,7 +205,7 @@ def test_the_table_and_its_file_have_the_same_rows(client):
 
 
 MISTAKES = [
-    ("predict", {"first": " "}, 422, "no text"),
+    ("predict", {"first": " ", "second": "\u200b"}, 422, "no text"),
     ("predict", {"first": "a" * 201}, 422, "201 characters"),
     ("predict", {"model": "three"}, 404, "no model"),
     ("predict", {"effects": "magic"}, 422, "effects"),
