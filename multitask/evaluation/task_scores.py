@@ -131,7 +131,8 @@ def evaluate(
         InputError: some outputs are not finite, or the data frame lacks a column or has values that are not legal.
     """
     if is_frame(rows):
-        named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
+        of_model = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
+        named = {name: replace(task, files=replace(task.files, id=None)) for name, task in of_model.items()}
         of_task = {n: replace(table_of(rows), format=task.file_format.of_form(".parquet")) for n, task in named.items()}
         read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}
         rows = {name: model.tokenised(name, found) for name, found in read.items()}

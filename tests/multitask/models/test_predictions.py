@@ -152,6 +152,7 @@ def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
 def test_evaluate_takes_a_frame(tiny_encoder):
     model = model_of_every_kind(tiny_encoder)
     right = [p.label == gold for p, gold in zip(model.predict("topic", FRAME), FRAME["type"], strict=True)]
+    model.tasks["topic"] = with_files(model.tasks["topic"], id="number")  # that of its own files
     assert evaluate(model, FRAME, tasks=["topic"]).scores.tasks == {"topic": np.mean(right)}
     with pytest.raises(InputError, match="data is a DataFrame; expected the path"):
         finetune("all-minilm-l6-v2", FRAME)
