@@ -21,6 +21,7 @@ from multitask.base.device import Runtime
 from multitask.base.runs import Run, Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
+from multitask.data.messages import listed
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score_tasks
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.estimates import Estimates, estimate, located, tune, write_predictions
@@ -240,6 +241,10 @@ def _soup(
         chosen = select_soup(sorted(members, key=lambda member: -sortable(scores[member.label].overall)), dev_score)
     model = mixed([member.folder for member in chosen])
     on_dev = tuned(model)
+    others = [task for name, task in model.tasks.items() if name not in dev]
+    if old := [task.name for task in others if task.declaration() != task.declaration(tuned=False)]:
+        without = "without a dev set, thresholds and temperatures are those of %s alone: %s"
+        logger.warning(without, chosen[0].label, listed(old))
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in dev}

@@ -459,9 +459,9 @@ def labelled_runs(tiny_encoder, tmp_path) -> list[Path]:
         inputs = {"parents": ["one"], "tuned": tuned}
         key = RunKey("finetune", 1, FinetuneConfig(), inputs)
         with Run.building(tmp_path / "runs", key, "member", {}) as member:
-            task = task_of("tags", {**DECLARED, "labels": LABELS, **tuned})
+            tasks = {name: task_of(name, {**DECLARED, "labels": LABELS, **tuned}) for name in ("tags", "undeclared")}
             torch.manual_seed(len(found) + 1)
-            model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), {"tags": task}, HeadsConfig())
+            model = MultitaskModel(SentenceEncoder.read(tiny_encoder, "mean"), tasks, HeadsConfig())
             model.save(member.folder / "checkpoints" / "step-1")
             write_json(member.folder / "best.json", {"overall": "step-1"})
             member.finish()
@@ -479,8 +479,9 @@ def test_members_are_scored_with_their_own_thresholds(labelled_runs, labelled, t
 
 
 @pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs, labelled, method, tmp_path):
+def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(labelled_runs, labelled, method, tmp_path, caplog):
     artefact = build(labelled_runs, labelled, tmp_path / "runs", method)
+    assert "step-1 alone: undeclared" in caplog.text  # the thresholds of a task without a dev set
     found = predicted(artefact.folder)
     written = pandas.read_csv(artefact.folder / "predictions" / "tags-dev-output.csv", keep_default_na=False)
     assert list(written["tags"]) == joined(found)
