@@ -92,7 +92,6 @@ def export_sentence_transformers(
     with export_folder(folder, trained_on) as temporary:
         _write_encoder(encoder, temporary)
         write_json(temporary / "modules.json", modules)
-        write_pooling(temporary, encoder.pooling, encoder.width, stored_include_prompt(Path(encoder.name)))
         if normalize:
             write_json(temporary / "2_Normalize" / "config.json", {})  # hubs do not keep empty folders
         write_json(
@@ -206,6 +205,7 @@ def _write_encoder(encoder: SentenceEncoder, folder: Path) -> None:
         raise InputError('an export needs all digits of the weights; load the encoder with precision="fp32"')
     encoder.model.save(folder)
     encoder.tokenizer.save(folder)
+    write_pooling(folder, encoder.pooling, encoder.width, stored_include_prompt(Path(encoder.name)))
     path = folder / "tokenizer_config.json"  # where AutoTokenizer finds how many tokens to keep
     stored = read_json(path, dict) if path.is_file() else {}
     write_json(path, stored | {"model_max_length": encoder.max_length})

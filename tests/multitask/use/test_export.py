@@ -95,7 +95,7 @@ def onnx() -> None:
 
 
 def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
-    encoder = SentenceEncoder.load(tiny_encoder, **EXACT)
+    encoder = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT)
     encoder.max_length = 24
     export_transformers(encoder, tmp_path / "out", NOTHING)
     assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
@@ -106,6 +106,7 @@ def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
         theirs = model.eval()(**encoded).last_hidden_state
         ours = encoder.model(encoded["input_ids"]).last_hidden_state
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert SentenceEncoder.load(tmp_path / "out", **EXACT).pooling == "mean"
 
 
 def test_what_is_beyond_the_encoder_is_named_and_left_out(tiny_encoder, tmp_path, caplog):
