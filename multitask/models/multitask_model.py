@@ -28,7 +28,7 @@ from multitask.data.examples import (
     tokenise_columns,
     total_lengths,
 )
-from multitask.data.messages import listed
+from multitask.data.messages import listed, logger, quote
 from multitask.data.tables import FRAME, Format, is_frame, table_of
 from multitask.data.texts import Template, in_order, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
@@ -48,7 +48,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import stored_task
-from multitask.tasks.kinds import Regression
+from multitask.tasks.kinds import Classification, Regression
 from multitask.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -275,6 +275,9 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
             f"{reason}, so the encoder alone is not the model: it scores no tasks (`evaluate --suite` computes all)"
         )
     scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
+    for name, task in scored.items():
+        if isinstance(task, Classification) and not {"0", "1"} >= {*task.names}:
+            logger.warning("%s: alike pairs count as %s, the second label", name, quote(task.names[1]))
     encoder = SentenceEncoder.load(folder, device="cpu", precision="fp32")
     return MultitaskModel(encoder, scored, HeadsConfig(sharing="none")).eval()
 

@@ -19,6 +19,7 @@ from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
 from tests.conftest import COURSE_TASKS, with_files
+from tests.multitask.declared import declared_tasks
 
 
 def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=COURSE_TASKS, max_length=None) -> MultitaskModel:
@@ -184,6 +185,11 @@ def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
     assert outputs[1] == pytest.approx(1.0, abs=1e-5)
     assert set(model.tasks) == {"paraphrase", "similarity"}
     assert not list(model.heads.parameters())
+
+
+def test_an_encoder_alone_says_which_label_of_pairs_in_words_is_that_of_alike_pairs(tiny_encoder, caplog):
+    load_model(tiny_encoder, declared_tasks() | COURSE_TASKS)
+    assert caplog.messages == ['same: alike pairs count as "yes", the second label']
 
 
 def test_an_encoder_alone_is_scored_at_the_length_at_which_it_embeds(tiny_encoder, tmp_path):
