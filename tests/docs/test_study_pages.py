@@ -295,17 +295,6 @@ def test_a_claim_s_interval_covers_other_examples_where_runs_are_published(repor
     assert markdown_text(without_runs.number.iloc[0]) in other
 
 
-def test_a_measure_of_training_has_no_interval_over_examples(report, tmp_path):
-    runs, folder = report
-    publish(folder, tmp_path / "results" / "new.parquet", ["gradient"])
-    (tmp_path / "results" / "runs").mkdir()
-    publish_runs(
-        runs.folder, "sample", tmp_path / "results" / "runs" / "new.parquet", ["gradient"], **publish_results.ONE_PAGE
-    )
-    covers = all_verdicts(tmp_path).set_index("key").covers
-    assert (covers["margin"], covers["smaller-gap-in-batches"]) == ("seeds and dev examples", "seeds")
-
-
 def test_runs_of_another_start_are_not_added_to_a_file(report, tmp_path):
     runs = report[0]
     publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])

@@ -17,7 +17,6 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.base import distributed
 from multitask.base.locks import exclusive
-from multitask.cli.main import main
 
 RANKS = 3
 
@@ -124,12 +123,6 @@ def test_gradients_of_any_size_and_layout_become_their_means(chosen, monkeypatch
         for found in pool.map(mine, range(RANKS)):
             for tensor, values in zip(found, whole, strict=True):
                 np.testing.assert_allclose(tensor.numpy(), values.mean(0), rtol=1e-14, atol=1e-15)
-
-
-def test_other_commands_are_refused_under_torchrun(monkeypatch, capsys):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
-    assert main(["data", "check", "data/sample"]) == 2
-    assert "torchrun is for distil, finetune, fuse, mlm and pretrain" in capsys.readouterr().err
 
 
 # Locks of files: one holder at a time, nothing is written through a link, and no lock is said in one line.

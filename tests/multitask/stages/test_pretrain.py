@@ -31,24 +31,13 @@ from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embedding
 from multitask.stages.settings import HELD_OUT, FinetuneConfig, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
-from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
+from multitask.training.contrastive_source import build_projection
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import embedded, gradients
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
-
-
-@pytest.fixture
-def load(data, tiny_encoder):
-    """Load a source by name."""
-
-    def call(name: str, config: PretrainConfig = CONFIG, data: Path = data) -> ContrastiveSource:
-        encoder = SentenceEncoder.read(tiny_encoder, max_length=config.max_length)
-        return load_contrastive(name, data, config, encoder, nn.Identity(), config.train_limit, config.partners)
-
-    return call
 
 
 @pytest.fixture
@@ -90,19 +79,6 @@ def test_without_a_similarity_set_the_error_says_how_to_do_without(run, tmp_path
     assert str(caught.value) == f"{problem}, which the best state is chosen on; {remedy}"
     assert not [*(tmp_path / "refused").glob("pretrain-*")]
     run(replace(config, select="last", probe_held_out=None, batch_size=2), folder="trained", data=data)
-
-
-LABELLED = [("a", "b", 1), ("c", "d", 0), ("e", "a", 0), ("f", "f", 0), ("g", "h", 1), ("c", "i", 0), ("j", "k", 0)]
-
-
-@pytest.fixture
-def labelled(load, tmp_path):
-    lines = ["id\tsentence1\tsentence2\tis_duplicate"]
-    lines += [f"{i}\t{first}\t{second}\t{label}" for i, (first, second, label) in enumerate(LABELLED)]
-    (tmp_path / "quora-train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return lambda objective, **settings: load(
-        "quora", replace(CONFIG, objective=ObjectiveConfig.parse(objective), **settings), tmp_path
-    )
 
 
 @pytest.mark.parametrize("name", ["unlabelled", "nli", "quora"])

@@ -1,12 +1,7 @@
 """Searches: trials on held-out rows, the same ones by seed however often they are stopped, pruned ones resumable."""
 
 import math
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -291,35 +286,6 @@ def test_a_budget_is_in_minutes(one_layer, data, tmp_path, monkeypatch):
     command = ["tune", "space.toml", "--budget", "1.5", "--start", str(one_layer), "--data", str(data)]
     assert main([*command, "--device", "cpu"]) == 2
     assert asked == [(None, 90.0)]
-
-
-@pytest.mark.slow
-def test_a_killed_search_goes_on(one_layer, data, tmp_path):
-    Path(tmp_path, "space.toml").write_text(SPACE_FILE.replace("[1, 2]", "[10, 20]"))
-    command = [sys.executable, "-m", "multitask", "tune", "space.toml", "--trials", "3", "--seeds", "1"]
-    command += ["--start", str(one_layer), "--data", str(data), "--device", "cpu", "--save-every", "0"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(runs: str) -> "subprocess.Popen[str]":
-        where = [*command, "--runs", runs]
-        return subprocess.Popen(where, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
-
-    def trials(runs: str) -> list[list[str]]:
-        [file] = tmp_path.glob(f"{runs}/tune-*/trials.csv")
-        return [line.split(",")[:-1] for line in file.read_text().splitlines()]
-
-    assert start("whole").wait() == 0
-    for after in (1, 2):  # runs begun, the last of them with a state
-        process = start("killed")
-        while len(list(tmp_path.glob("killed/finetune-*/metrics.jsonl"))) < after:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert start("killed").wait() == 0
-    assert trials("killed") == trials("whole")
-    both = ({p.parent.name: weights(Run(p.parent)) for p in tmp_path.glob(f"{r}/*/DONE")} for r in ("whole", "killed"))
-    assert next(both) == next(both)
 
 
 def test_a_mean_over_seeds_of_which_one_is_undefined_is_undefined():
