@@ -99,18 +99,7 @@ def train(
         for epoch, update, ends_epoch in _steps(trainable, config.epochs, progress.step):
             if config.out_of_patience(progress):
                 break
-            began = time.monotonic()
-            computed = trainable.backward(update)
-            distributed.average(optimizer.gradients)
-            watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
-            norm = optimizer.clip()
-            losses.add(progress.step + 1, update, computed.terms, {GRADIENT: norm, **computed.watched, **watched})
-            if (progress.step + 1) % STEPS_BETWEEN_READS[runtime.device.type] == 0:
-                losses.read()  # before the step, so that a bad loss does not even spoil the weights in memory
-            optimizer.step(progress.step)
-            progress.step += 1
-            progress.tokens += computed.tokens
-            progress.seconds += time.monotonic() - began
+            _step(trainable, update, config, state, losses)
             report.step(losses.mean_loss())
 
             enough = False
@@ -147,6 +136,23 @@ def _steps(trainable: Trainable, epochs: int, done: int) -> Iterator[tuple[int, 
         for place in range(done, len(updates)):
             yield epoch, updates[place], place == len(updates) - 1
         done = max(done - len(updates), 0)
+
+
+def _step(trainable: Trainable, update: Update, config: LoopConfig, state: RunState, losses: LossMonitor) -> None:
+    """Change the weights once, by the gradients of all ranks, and count the step."""
+    progress, optimizer = state.progress, state.optimizer
+    began = time.monotonic()
+    computed = trainable.backward(update)
+    distributed.average(optimizer.gradients)
+    watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
+    norm = optimizer.clip()
+    losses.add(progress.step + 1, update, computed.terms, {GRADIENT: norm, **computed.watched, **watched})
+    if (progress.step + 1) % STEPS_BETWEEN_READS[state.device.type] == 0:
+        losses.read()  # before the step, so that a bad loss does not even spoil the weights in memory
+    optimizer.step(progress.step)
+    progress.step += 1
+    progress.tokens += computed.tokens
+    progress.seconds += time.monotonic() - began
 
 
 def _evaluate(
