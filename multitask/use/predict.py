@@ -1,6 +1,6 @@
 """Predictions for the rows of a file, or for the tasks' own sets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -83,18 +83,9 @@ def predict_file(
     check_output(output)
     named = tasks_for(model, None, tasks)
     formats = {name: (declared or model.tasks)[name].file_format for name in named}
-    form = form if str(source) == "-" else suffixes(source)[0]
-    if form == ".txt":
-        needed = {name: _read(model.tasks[name], columns) for name in named}
-        separator = separator or _separator_of(source, formats, needed)
-        form = "" if separator else form
-    formats = {name: own.of_form(form) for name, own in formats.items()}
-    file_format = _common_format(formats.values(), separator)
-    place, lines = STANDARD_INPUT if str(source) == "-" else str(source), form == ".txt"
-    pairs = lines and all(model.tasks[name].pair for name in named)
-    read = partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form)
+    read, form = _opener(model, formats, source, columns, separator, form)
     table = read()
-    columns = columns or (table.columns if lines else ())
+    columns = columns or (table.columns if form == ".txt" else ())
     named = named if tasks else _fitting(model, named, columns, table)
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
     new = [column for columns in added.values() for column in columns]
@@ -110,7 +101,7 @@ def predict_file(
         while block := list(islice(table.rows, ROWS_PER_BATCH)):
             rows = [_with_columns(row, new, table.place(number)) for number, row in block]
             for (contents, missing), together in groups.items():
-                own = replace(table, format=replace(file_format, missing=missing))
+                own = replace(table, format=replace(table.format, missing=missing))
                 texts = list(texts_of_rows(own, block, contents))
                 empty |= {number for (number, _), row in zip(block, texts, strict=True) if not all(row)}
                 predicted = predict_columns(model, list(zip(*texts, strict=True)), together, shown.add)
@@ -123,6 +114,26 @@ def predict_file(
     table.warn("predicted", "with an empty text", sorted(empty))
     model.encoder.counts.warn(table.name)
     return count
+
+
+def _opener(
+    model: MultitaskModel,
+    formats: Mapping[str, Format],
+    source: Path,
+    columns: Sequence[str],
+    separator: str | None,
+    form: str,
+) -> tuple[Callable[[], OpenTable], str]:
+    """What opens the file for the tasks of `formats`, and the form it has: `.txt` only if its lines are sentences."""
+    form = form if str(source) == "-" else suffixes(source)[0]
+    if form == ".txt":
+        needed = {name: _read(model.tasks[name], columns) for name in formats}
+        separator = separator or _separator_of(source, formats, needed)
+        form = "" if separator else form
+    file_format = _common_format([own.of_form(form) for own in formats.values()], separator)
+    place = STANDARD_INPUT if str(source) == "-" else str(source)
+    pairs = form == ".txt" and all(model.tasks[name].pair for name in formats)
+    return partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form), form
 
 
 def _separator_of(source: Path, formats: Mapping[str, Format], needed: Mapping[str, Sequence[Template]]) -> str | None:
