@@ -13,7 +13,7 @@ from torch import nn
 
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
-from minbert.train_vocabulary import train_tokenizer
+from minbert.tokenizer import train_tokenizer
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences

@@ -13,7 +13,7 @@ import pytest
 from minbert import BertModel, download_checkpoint, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, hub_errors, resolve
 from minbert.errors import InputError
-from minbert.train_vocabulary import BERT_SPECIALS
+from minbert.tokenizer import BERT_SPECIALS
 from tests.minbert.hub import COMMIT
 from tests.minbert.references import (
     SHAPE,

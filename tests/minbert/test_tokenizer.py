@@ -20,8 +20,7 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer
-from minbert.train_vocabulary import train_tokenizer
+from minbert.tokenizer import Tokenizer, train_tokenizer
 from tests.conftest import SPECIALS, interrupted, word_piece
 from tests.minbert.references import composed_sentences
 

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from pyarrow import parquet
 
 from minbert import BertConfig, BertModel
-from minbert.train_vocabulary import train_tokenizer
+from minbert.tokenizer import train_tokenizer
 from multitask.cli.main import main as command_line
 from multitask.evaluation.statistics import resampled_scores
 from multitask.experiments import compare_rows as run_results

@@ -16,8 +16,7 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from minbert.train_vocabulary import train_tokenizer
+from minbert.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import drawn_rows
