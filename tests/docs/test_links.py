@@ -177,7 +177,7 @@ def test_blocks_run_with_the_outputs_that_are_shown(page):
 @pytest.mark.parametrize("source", sorted((ROOT / "docs" / "tutorials").glob("*.py")), ids=lambda path: path.stem)
 def test_a_tutorial_runs_with_the_outputs_that_are_shown(source):
     nbformat = pytest.importorskip("nbformat", reason="./run_tests.sh docs installs it")
-    from scripts.notebooks import executed, texts
+    from scripts.refresh_docs import executed, texts
 
     shown = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     assert [masked(text) for text in texts(executed(source))] == [masked(text) for text in texts(shown)]
