@@ -12,6 +12,7 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, table_of
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_test_rows
 from tests.multitask.data.test_tables import rows_of
 
 
@@ -97,12 +98,21 @@ def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch
     assert table.place(2) == f"hf:{saved / 'all'} (train): row 2"
 
 
+DECLARED = '[tasks.t]\nkind = "classification"\ntext = "text"\nlabel = "type"\n'
+
+
+@pytest.mark.parametrize("file", ["all.csv", "hf:all"])
+def test_one_file_for_all_splits_needs_no_test_rows(saved, file):
+    pandas.DataFrame({"text": ["a"], "type": ["HUM"], "split": ["train"]}).to_csv(saved / "all.csv")
+    (saved / "tasks.toml").write_text(f'{DECLARED}file = "{file}"\n')
+    assert load_test_rows(load_tasks(saved / "tasks.toml")["t"]) is None
+
+
 def test_a_data_set_without_splits_cannot_be_a_training_and_a_development_set(saved):
-    declared = '[tasks.t]\nkind = "classification"\ntext = "text"\nlabel = "type"\n'
-    (saved / "tasks.toml").write_text(f'{declared}file = "hf:one"\n')
+    (saved / "tasks.toml").write_text(f'{DECLARED}file = "hf:one"\n')
     with pytest.raises(InputError, match=r"tasks\.t: train names a split, but .*one is a single data set"):
         load_tasks(saved / "tasks.toml")
     (saved / "tasks.toml").write_text(
-        f'{declared}train = "hf:one"\ndev = {{ file = "hf:all", split = "validation" }}\n'
+        f'{DECLARED}train = "hf:one"\ndev = {{ file = "hf:all", split = "validation" }}\n'
     )
     assert load_tasks(saved / "tasks.toml")["t"].source("train").file == f"hf:{saved / 'one'}"

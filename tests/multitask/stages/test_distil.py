@@ -6,7 +6,6 @@ from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from scipy.special import expit, log_softmax, softmax
@@ -22,13 +21,10 @@ from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
 from multitask.stages.distil import distil, mined_pairs
-from multitask.stages.ensemble import ensemble
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
-from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
-from multitask.use.predict import write_prediction_files
 from tests.conftest import task_file
 from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import weights
@@ -150,33 +146,6 @@ def test_further_rows_are_no_rows_of_the_dev_or_test_set(task, teaching, problem
         with task_file(folder, task, split).open("a", encoding="utf-8") as file:
             file.write("\t".join(["9", "new", *map(str.upper, second), first]) + f"{label}\n")
     assert further(folder) == before[2:]
-
-
-@pytest.mark.parametrize("file", ["all.csv", "hf:all"])
-def test_one_file_for_all_splits_needs_no_test_rows(run_stage, tiny_encoder, tmp_path, file):
-    rows = {
-        split: {"one": [f"{split} {i}" for i in range(8)], "two": [f"{i} more" for i in range(8)], "score": [*range(8)]}
-        for split in ("train", "dev")
-    }
-    if file == "all.csv":
-        frames = [pandas.DataFrame({**columns, "split": split}) for split, columns in rows.items()]
-        pandas.concat(frames).to_csv(tmp_path / file, index=False)
-    else:
-        datasets = pytest.importorskip("datasets")
-        splits = {split: datasets.Dataset.from_dict(columns) for split, columns in rows.items()}
-        datasets.DatasetDict(splits).save_to_disk(tmp_path / "all")
-    declared = f'kind = "cosine"\ntext = ["one", "two"]\nlabel = "score"\nrange = [0, 7]\nfile = "{file}"\n'
-    tasks = tmp_path / "tasks.toml"
-    tasks.write_text(f"[tasks.alike]\n{declared}")
-    fields = {name: getattr(CONFIG, name) for name in ("epochs", "pooling", "heads", "optimizer")}
-    teacher = run_stage(finetune, FinetuneConfig(**fields), data=tasks)
-    config = DistilConfig(**fields, teaching=TeachingConfig(mine_pairs=1))
-    student = run_stage(distil, config, start=[tiny_encoder, teacher.folder], data=tasks)
-    both = run_stage(ensemble, EnsembleConfig(), start=[teacher.folder, student.folder], data=tasks)
-    written = write_prediction_files(student.folder, tasks, tmp_path / "out", device="cpu", precision="fp32")
-    expected = ["alike-dev-output.csv"]
-    assert [path.name for path in written] == expected
-    assert [path.name for path in (both.folder / "predictions").iterdir()] == expected
 
 
 # The loss.

@@ -24,13 +24,12 @@ from minbert.tokenizer import Tokenizer
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
-from multitask.cli.main import main
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
-from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
+from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup, summary
 from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_of
@@ -246,6 +245,9 @@ def test_the_average_of_unlike_models(members, small_data, tmp_path):
         assert said["weights"][task] == {str(folder): 0.25 for folder in members}
     assert said["overall"] == pytest.approx(np.mean([said["scores"][task] for task in TRAINED]))
     assert (said["method"], said["selected_on_dev"]) == ("average", False)
+    printed = summary(artefact).splitlines()
+    assert printed[-6:] == [str(artefact.folder / "predictions" / name) for name in FILES]
+    assert printed[5].split()[1:] == [f"{number:.4f}" for number in (said["overall"], *said["scores"].values())]
 
 
 def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_path):
@@ -410,20 +412,6 @@ def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path
     (data / "quora-dev.csv").unlink()
     with pytest.raises(InputError, match=r"quora-dev.csv: no such file"):
         build(members[:2], data, tmp_path, "average")
-
-
-# The command.
-
-
-def test_the_command(members, small_data, tmp_path, capsys):
-    settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
-    command = ("ensemble", "--model", *members, "--method", "greedy", "--rounds", 5, "--name", "mine", *settings)
-    assert main([*map(str, command)]) == 0
-    *table, folder = capsys.readouterr().out.splitlines()
-    assert Path(folder).name.startswith("ensemble-mine-")
-    assert table[-6:] == [str(Path(folder) / "predictions" / name) for name in FILES]
-    said = json.loads((Path(folder) / "evaluation.json").read_text())
-    assert table[5].split()[1:] == [f"{number:.4f}" for number in (said["overall"], *said["scores"].values())]
 
 
 # Ensembles of models with thresholds and temperatures: each model is scored with its own, a soup has new ones.

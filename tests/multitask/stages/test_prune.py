@@ -20,7 +20,6 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.base.runs import Run
-from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import drawn_rows
 from multitask.models.model_folder import write_pooling
@@ -28,7 +27,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.prune import choose_units, drop_lowest, prune, random_scores, sensitivity
+from multitask.stages.prune import choose_units, drop_lowest, prune, random_scores, sensitivity, summary
 from multitask.stages.settings import FinetuneConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
 from multitask.tasks.declarations import load_tasks
@@ -91,6 +90,8 @@ def test_the_artefact_holds_the_smaller_encoder_and_says_what_is_left(run, tiny_
     assert pruning["parameters"] == [sum(p.numel() for p in model.parameters()) for model in (whole, smaller)]
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (tiny_encoder, pruned.model_folder())]
     assert pruning["bytes"] == sizes
+    before, after = pruning["parameters"]
+    assert summary(pruned).splitlines()[-1].startswith(f"parameters: {before:,} to {after:,} (-")
     assert sizes[1] < sizes[0]
     arrays = np.load(pruned.folder / "scores.npz", allow_pickle=False)
     assert arrays["head_scores"].shape == (2, 4)
@@ -395,14 +396,3 @@ def test_normalising_makes_layers_alike():
     assert [int(layer.sum()) for layer in raw] == [0, 5, 10]
     values = torch.cat([layer / layer.norm() for layer in score(raw).neurons])
     assert torch.equal(torch.cat(even), values > values.sort().values[14])
-
-
-# The command.
-
-
-def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, capsys):
-    arguments = ["prune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path)]
-    assert main([*arguments, "--share", "0.5", "--score", "random", "--device", "cpu"]) == 0
-    *_, sizes, folder = capsys.readouterr().out.splitlines()
-    before, after = read_json(Path(folder) / "pruning.json")["parameters"]
-    assert sizes.startswith(f"parameters: {before:,} to {after:,} (-")
