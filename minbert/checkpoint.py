@@ -47,10 +47,8 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
 
     The tensors of prediction heads are ignored. Without a pooler (checkpoints of masked language models have none), a
     new one is initialised at random from a fixed seed, with a warning. Of `model`, a state dict, only names and shapes
-    are read.
-
-    Raises:
-        InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
+    are read. Raises InputError if tensors are missing, unexpected or misshaped (one message lists them), or if a weight
+    is not finite.
     """
     found = _encoder_tensors(read_tensors(path))  # mapped, not read: names and shapes are checked first
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
@@ -147,10 +145,8 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a weights file, or of those that an index names, with LayerNorm's old names replaced.
 
-    Their values may not be finite: whoever uses some of them checks these (`refuse_not_finite`).
-
-    Raises:
-        InputError: a file is no weights file or lacks a tensor.
+    Their values may not be finite: whoever uses some of them checks these (`refuse_not_finite`). Raises InputError if a
+    file is no weights file or lacks a tensor.
     """
     if parts := shards(path):
         whole: dict[str, Tensor] = {}

@@ -132,8 +132,7 @@ def weights_files(folder: Path) -> list[Path]:
 def shards(path: Path) -> dict[str, list[str]]:
     """The weights files that an index names, with the names of their tensors; none if the file is no index.
 
-    Raises:
-        InputError: the index is damaged, names files outside of its folder, or too many.
+    Raises InputError if the index is damaged, names files outside of its folder, or too many.
     """
     if path.suffix != ".json":
         return {}

@@ -109,8 +109,7 @@ def read_text(path: Path) -> str:
 def read_json(path: Path, kind: type = object) -> Any:
     """Parse a JSON file.
 
-    Raises:
-        InputError: the file does not exist, is too large, is not UTF-8, is not JSON, or holds something else.
+    Raises InputError if the file does not exist, is too large, is not UTF-8, is not JSON, or holds something else.
     """
     text = read_text(path)
     try:
@@ -146,8 +145,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
     """Read arrays of an .npz file, without pickles.
 
-    Raises:
-        InputError: the file or an array is missing or damaged, or the file is larger than `LARGEST_ARRAYS`.
+    Raises InputError if the file or an array is missing or damaged, or the file is larger than `LARGEST_ARRAYS`.
     """
     import numpy as np
 

@@ -86,10 +86,8 @@ def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
 def read_as(kind: Any, text: str, place: object = "") -> Any:
     """The value of a type (a dataclass, `list[str]` and so on) that a JSON text from `place` holds.
 
-    Nothing is converted: "3" is no number.
-
-    Raises:
-        InputError: not JSON, a value of another type or out of range, a missing or an unknown field.
+    Nothing is converted: "3" is no number. Raises InputError for what is not JSON, a value of another type or out of
+    range, a missing or an unknown field.
     """
     try:
         return adapter(kind).validate_json(text, strict=True, extra="forbid")

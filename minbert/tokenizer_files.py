@@ -42,10 +42,8 @@ LISTS = ("extra_special_tokens", "additional_special_tokens")  # the new name an
 def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[RustTokenizer, dict[str, str], str]:
     """The tokenizer in a checkpoint's folder, its special tokens by name, such as `pad_token`, and its class.
 
-    `kind` is the class that config.json names, if any.
-
-    Raises:
-        InputError: files are missing, damaged or contradict each other, or ask for what is not computed here.
+    `kind` is the class that config.json names, if any. Raises InputError if files are missing, damaged or contradict
+    each other, or ask for what is not computed here.
     """
     path = folder / "tokenizer.json"
     stored = _parsed(path, RustTokenizer.from_str, read_text(path)) if path.is_file() else None
