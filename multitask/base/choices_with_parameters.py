@@ -94,8 +94,7 @@ class Registry(dict[str, type[Kind]]):
     def build(self, name: str, given: Mapping[str, Any]) -> Any:
         """The named class's parameters with these values: an instance of the class itself, or of its `Parameters`.
 
-        Raises:
-            ValueError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
+        Raises ValueError for an unknown name or parameter (the message lists the valid ones), or a value out of range.
         """
         if name not in self:
             known = ", ".join(sorted(self)) + did_you_mean(name, self)
@@ -120,10 +119,8 @@ class Registry(dict[str, type[Kind]]):
     def describe(self, name: str) -> str:
         """What a class and its bases are, and its parameters with range, default and help, as plain text.
 
-        `all` lists the names with the first lines of their docstrings.
-
-        Raises:
-            ValueError: an unknown name; the message lists the valid ones.
+        `all` lists the names with the first lines of their docstrings. Raises ValueError for an unknown name; the
+        message lists the valid ones.
         """
         docs = {each: inspect.cleandoc(kind.__doc__ or "") for each, kind in self.items()}
         if name == "all":

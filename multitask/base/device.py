@@ -46,8 +46,7 @@ PROCESSOR = Runtime(torch.device("cpu"), "fp32")
 def resolve_runtime(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
-    Raises:
-        InputError: CUDA or MPS was asked for and there is none, or the device or precision is not one of these.
+    Raises InputError if CUDA or MPS was asked for and there is none, or the device or precision is not one of these.
     """
     refuse_unknown("device", device, get_args(Device))
     refuse_unknown("precision", precision, get_args(Precision))

@@ -40,8 +40,7 @@ _alone = False  # True while only this rank computes
 def join_ranks(device: torch.device) -> None:
     """Join the other ranks, if `torchrun` started this process as one of several.
 
-    Raises:
-        InputError: this machine has more ranks than CUDA devices, or the ranks should compute on MPS.
+    Raises InputError if this machine has more ranks than CUDA devices, or the ranks should compute on MPS.
     """
     named = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if not named or int(os.environ["WORLD_SIZE"]) < 2 or dist.is_initialized():

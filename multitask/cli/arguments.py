@@ -97,9 +97,8 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
 def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any]) -> Any:
     """An instance of a settings class from the values of its options by name.
 
-    Raises:
-        InputError: a value is missing, of the wrong type or out of range; the message begins with the fields that lead
-            to it.
+    Raises InputError if a value is missing, of the wrong type or out of range; the message begins with the fields that
+    lead to it.
     """
     nested: dict[str, Any] = {}
     for option in options:

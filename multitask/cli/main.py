@@ -98,8 +98,7 @@ def _dispatch(arguments: list[str]) -> int:
 def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequence[str]]:
     """How the command that the arguments begin with is typed, the command, and the arguments after it.
 
-    Raises:
-        InputError: there is no such command.
+    Raises InputError if there is no such command.
     """
     named = tuple(every_command(arguments[0])) if arguments else ()
     found: Command | Group = Group(PROG, "BERT for several sentence tasks at once.", named or tuple(every_command()))

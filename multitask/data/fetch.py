@@ -56,9 +56,8 @@ def fetch(
 ) -> list[Path]:
     """Download the files that the folder does not contain yet; returns the paths of all.
 
-    Raises:
-        InputError: the folder contains a file of the same name with other content, or the server refuses, keeps
-            failing, or keeps sending a file with the wrong checksum.
+    Raises InputError if the folder contains a file of the same name with other content, or the server refuses, keeps
+    failing, or keeps sending a file with the wrong checksum.
     """
     wanted = {destination / source.file: source for source in sources}
     # Check all before any download, so that a file in the way is reported at once.

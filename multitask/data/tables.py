@@ -313,12 +313,10 @@ RETURN = "a carriage return within a line; end lines with LF or CRLF"
 def text_lines(path: Path, encoding: str = "utf-8", returns: bool = False) -> Iterator[str]:
     """The lines of a file, each with its line end; a byte order mark is removed.
 
-    `returns` allows carriage returns that do not end a line, as quoted fields may have.
-
-    Raises:
-        InputError: the file is missing or no regular file, a damaged compressed file, one that holds far more bytes
-            than it has, or of another encoding; a line contains NUL, a carriage return that does not end it (without
-            `returns`), or more than 16 MiB. The message names the line.
+    `returns` allows carriage returns that do not end a line, as quoted fields may have. Raises InputError if the file
+    is missing or no regular file, a damaged compressed file, one that holds far more bytes than it has, or of another
+    encoding, and if a line contains NUL, a carriage return that does not end it (without `returns`), or more than
+    16 MiB. The message names the line.
     """
     wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
     compressed = bool(suffixes(path)[1])
