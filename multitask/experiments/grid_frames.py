@@ -233,8 +233,7 @@ class GridFrames:
     def load(cls, scores: Path, answers: Path | None = None) -> Self:
         """Read the frames; answers that are not there are left out.
 
-        Raises:
-            InputError: no scores, a damaged file, or one of another version.
+        Raises InputError for no scores, a damaged file, or one of another version.
         """
         found = _read_frame(scores, SCORE_LINE)
         about = found.schema.metadata or {}

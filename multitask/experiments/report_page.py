@@ -252,8 +252,7 @@ def _first_example(run: RunResult, task: str, data: Path) -> str:
 def results_in(runs: Path, preset: str, output: Path) -> PresetResults:
     """A preset's results, from frames that this writes into the report's folder.
 
-    Raises:
-        InputError: the preset was never run, or a run is damaged.
+    Raises InputError if the preset was never run, or a run is damaged.
     """
     GridFrames.of_runs(runs, preset).save(output)
     return PresetResults.of(GridFrames.load(output / SCORES, output / ANSWERS), runs)

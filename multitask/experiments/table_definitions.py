@@ -54,8 +54,7 @@ def _text(value: PointValue) -> str:
 class StudyTable:
     """Rows that are compared with each other.
 
-    Raises:
-        ValueError: two rows have the same key or label, or no row has the reference's key.
+    Raises ValueError if two rows have the same key or label, or no row has the reference's key.
     """
 
     key: str  # how the command line calls it: 1 to 10 for the report's tables, else a name
@@ -231,8 +230,7 @@ class RecordedRun:
 class PresetRecord:
     """Everything that one preset ran: the last run of every table.
 
-    Raises:
-        ValueError: a run of a row that no table has.
+    Raises ValueError for a run of a row that no table has.
     """
 
     preset: str

@@ -129,8 +129,7 @@ class Heads(nn.ModuleDict):
 def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     """One head for each task, by the task's name.
 
-    Raises:
-        InputError: heads should share layers, but do not read pairs as two embeddings; or see `pair_input`.
+    Raises InputError if heads should share layers, but do not read pairs as two embeddings; see also `pair_input`.
     """
     for pairs in (pair_input(task, config) for task in tasks if task.pair):
         if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):

@@ -86,10 +86,8 @@ class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder: of a sentence-transformers folder, or a transformers model.
 
     Pooling `auto` is that of the folder, or the mean. `reason` says why `SentenceEncoder` cannot compute the model.
-
-    Raises:
-        InputError: no such model, weights that are missing or exist only as a pickle, a model that needs its own code
-            to run, or sentence-transformers is not installed.
+    Raises InputError for no such model, weights that are missing or exist only as a pickle, or a model that needs its
+    own code to run, and if sentence-transformers is not installed.
     """
 
     def __init__(

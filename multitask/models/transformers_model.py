@@ -77,9 +77,8 @@ class TransformersModel(nn.Module):
     def from_folder(cls, folder: Path) -> tuple[Self, Tokenizer]:
         """Read a model and its tokenizer, in eval mode and fp32.
 
-        Raises:
-            InputError: transformers is not installed or cannot load the model, its weights exist only as a pickle or
-                are not finite, or the tokenizer has no tokenizer.json or does not fit.
+        Raises InputError if transformers is not installed or cannot load the model, its weights exist only as a pickle
+        or are not finite, or the tokenizer has no tokenizer.json or does not fit.
         """
         try:
             import transformers

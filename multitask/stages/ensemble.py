@@ -86,8 +86,7 @@ class Member:
 def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
     """The members that a user names, in that order: of a run its leading model, or every model that it keeps.
 
-    Raises:
-        InputError: no model is given, or a folder holds no fine-tuned model.
+    Raises InputError if no model is given, or a folder holds no fine-tuned model.
     """
     folders: dict[Path, Path] = {}  # a model that is named twice, by whatever path, is one member
     for model in models:
@@ -150,8 +149,7 @@ def compute(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
 def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
     """The members' tasks with the files of `data`.
 
-    Raises:
-        InputError: members differ in a task's declaration, or `data` has none of their tasks.
+    Raises InputError if members differ in a task's declaration, or `data` has none of their tasks.
     """
     declared = load_tasks(data)
     found: dict[str, Task] = {}
@@ -317,8 +315,7 @@ def sortable(score: float, higher_is_better: bool = True) -> float:
 def check_soup(members: Sequence[Member]) -> None:
     """Make sure that the members' weights can be averaged.
 
-    Raises:
-        InputError: the members differ in shape or start weights, or the start weights of one are unknown.
+    Raises InputError if the members differ in shape or start weights, or the start weights of one are unknown.
     """
     first, *others = members
     for member in members:

@@ -44,10 +44,8 @@ class StartModel:
         """Seed all generators, for the layers that the stage adds and for its dropout, and load an encoder.
 
         `matryoshka` are the sizes of embeddings that the stage trains; None leaves those that the encoder names. Warns
-        of further modules of sentence-transformers, such as dense layers, which are left out.
-
-        Raises:
-            InputError: the checkpoint is missing or damaged, or its embeddings have fewer numbers than the sizes.
+        of further modules of sentence-transformers, such as dense layers, which are left out. Raises InputError if the
+        checkpoint is missing or damaged, or its embeddings have fewer numbers than the sizes.
         """
         folder = locate_model(weights.name, weights.revision)
         if config.pooling == "auto" and (reason := beyond_encoder(folder)) is not None:
@@ -77,8 +75,7 @@ def trained_on(problem: Trainable, steps: int) -> TrainedOn:
 def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, Any]], None]]:
     """A function that logs a step and its line of metrics.jsonl; without a folder, the function does nothing.
 
-    Raises:
-        InputError: the optional package tensorboard is not installed.
+    Raises InputError if the optional package tensorboard is not installed.
     """
     if folder is None:
         yield lambda step, record: None

@@ -167,11 +167,9 @@ class DataReport:
 def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> DataReport:
     """Read all files of a tasks file, or all known files of a folder: the course's tasks, triplets, pairs and texts.
 
-    Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as too long.
-
-    Raises:
-        InputError: the folder is missing, has none of the known files, or has a tasks file and no files of the
-            course's tasks; or the tasks file is not valid.
+    Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as too long. Raises InputError
+    if the folder is missing, has none of the known files, or has a tasks file and no files of the course's tasks; or
+    the tasks file is not valid.
     """
     declared = data.suffix == ".toml"
     if not declared and not data.exists():

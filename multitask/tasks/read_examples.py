@@ -160,12 +160,9 @@ def read_examples(task: Task, source: RowsFrom, labelled: bool, on_problem: OnPr
 
     Columns are found by name, so the unnamed index columns of the course's files do not matter. Without labels, no row
     is left out. `on_problem` is called with the problem of each bad row, which is then left out; by default the first
-    one is raised.
-
-    Raises:
-        InputError: the file is missing, empty or not UTF-8, lacks a column, or has no usable row. With the default
-            `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
-            legal.
+    one is raised. Raises InputError if the file is missing, empty or not UTF-8, lacks a column, or has no usable row.
+    With the default `on_problem`, also for a malformed row, an empty or repeated id, text that is not text, or a label
+    that is not legal.
     """
     if task.prediction_file is not None and source.path is not None and (others := other_tasks(source.path)):
         raise InputError(f"{source}: no such file{others}")

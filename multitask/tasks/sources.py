@@ -192,9 +192,8 @@ def read_texts(
 ) -> Examples:
     """Read these columns of at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
 
-    Raises:
-        InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
-            default `on_problem` also a malformed row.
+    Raises InputError if the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with
+    the default `on_problem`, also for a malformed row.
     """
     table = open_table(RowsFrom(str(path)), on_problem=on_problem)
     table.require(columns)

@@ -262,11 +262,9 @@ def load_contrastive(
 ) -> ContrastiveSource:
     """A contrastive source by name, read up to `train_limit` rows; see `ContrastiveSource` and `source_named`.
 
-    With `partners`, a task's rows are paired with so many others of the same label instead of with themselves.
-    `make` takes the arguments of `ContrastiveSource`, and makes a source with a momentum encoder.
-
-    Raises:
-        InputError: a file is missing or malformed, or the objective cannot use the source.
+    With `partners`, a task's rows are paired with so many others of the same label instead of with themselves. `make`
+    takes the arguments of `ContrastiveSource`, and makes a source with a momentum encoder. Raises InputError if a file
+    is missing or malformed, or the objective cannot use the source.
     """
     objective = config.objective.build()
     if config.negative_pairs == "literal" and isinstance(objective, LabelledPairs) and objective.form != "literal":

@@ -129,8 +129,7 @@ class Index(NamedTuple):
     def open(cls, path: Path, encoder: Embedder) -> "Index":
         """Open what `embed_file` wrote.
 
-        Raises:
-            InputError: a file is missing or damaged, the text has changed, or another model wrote the embeddings.
+        Raises InputError if a file is missing or damaged, the text has changed, or another model wrote the embeddings.
         """
         place = record_of(path)
         again = f"write it with: multitask embed TEXT {path}"

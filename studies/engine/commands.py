@@ -56,8 +56,8 @@ class _Presets(Tables):
     def load(self) -> Preset:
         """The preset, or the tasks file's table.
 
-        Raises:
-            InputError: neither or both are asked for, an option that is for the other one, or an unknown table.
+        Raises InputError if neither or both are asked for, and for an option that is for the other one or an unknown
+        table.
         """
         if self.tasks_file is not None:
             for name in ("preset", "suites_data", "tables", "negative_pairs"):
