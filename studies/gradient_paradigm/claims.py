@@ -19,8 +19,10 @@ from studies.gradient_paradigm.tables import (
     COMPONENTS,
     DEFAULT_ROW,
     LOSS_NAMES,
+    MEANINGS,
     MODIFIED,
     NON_CONTRASTIVE,
+    SYMBOLS,
     component_row,
     swept,
 )
@@ -183,15 +185,12 @@ COMPONENT_CLAIMS = (
             key=parameter,
             section="section 3.2",
             text=f"There is a suitable {what}, above and below which performance falls.",
-            criterion=f"Some value of {symbol} scores higher than both the smallest and the largest (margin 0.01).",
+            criterion=f"Some value of {SYMBOLS[parameter]} scores higher than both the smallest and the largest "
+            "(margin 0.01).",
             places=(ClaimPlace("gradient"),),
             says=best_between(parameter),
         )
-        for parameter, what, symbol in (
-            ("margin", "margin of the dissipation", "m"),
-            ("temperature", "temperature of the weight", "τ"),
-            ("ratio", "ratio", "r"),
-        )
+        for parameter, what in MEANINGS.items()
     ),
     *in_both_places(
         "smaller-gap",

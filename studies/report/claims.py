@@ -33,13 +33,12 @@ def measured(terms: Sequence[tuple[float, Mapping[int, float]]]) -> Uncertain | 
     values = chain.from_iterable(found.values() for _, found in terms)
     if min(len(found) for _, found in terms) < LEAST_SEEDS or not np.isfinite(list(values)).all():
         return None
-    scores = [(weight, list(found), np.array(list(found.values()))) for weight, found in terms]
-    return contrast(
-        [
-            (weight, SampledScores(seeds, per_seed, np.tile(per_seed, (SAMPLES, 1))))
-            for weight, seeds, per_seed in scores
-        ]
-    )
+
+    def scores(found: Mapping[int, float]) -> SampledScores:
+        per_seed = np.array(list(found.values()))
+        return SampledScores(list(found), per_seed, np.tile(per_seed, (SAMPLES, 1)))
+
+    return contrast([(weight, scores(found)) for weight, found in terms])
 
 
 def last(statistics: str, place: ProbedAt = "training batches") -> Measure:
