@@ -1,10 +1,11 @@
-"""The multi-task report's tables, and the treebank's phrases: equal rows are one recipe, scored sentences left out."""
+"""The multi-task report's tables and claims, and the treebank's phrases: equal rows are one recipe."""
 
 import csv
 import json
 import shutil
 from dataclasses import replace
 from itertools import combinations
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from multitask.base.options import RunOptions
 from multitask.cli.arguments import Command, build, parse
 from multitask.cli.settings_file import settings_of
 from multitask.data.fetch import CHECKOUT_DATA
+from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
@@ -26,6 +28,7 @@ from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.commands import COMMAND as EXPERIMENTS
 from studies.engine.presets import GIVEN, PRESETS, load_preset
 from studies.engine.recipes import Recipes
+from studies.multitask_report.claims import until_best
 from studies.multitask_report.tables import BEST, TABLES, report_table
 from studies.multitask_report.treebank_phrases import main, read_trees, write_phrases
 from studies.study import all_experiments
@@ -364,3 +367,24 @@ def test_trees_of_other_sentences_and_an_existing_folder_are_refused(data, tmp_p
         write_phrases(data, trees, tmp_path / "new")
     with pytest.raises(InputError, match="exists already"):
         write_phrases(data, trees, data)
+
+
+# When a training is best, by hand.
+
+
+RUN = RunResult("figure2", "none", 0, "model", "evaluation")
+
+
+def with_curve(curve):
+    return replace(RUN, history=[{"step": 8, "numbers": {OVERALL: {"mean": score}}} for score in curve])
+
+
+@pytest.mark.parametrize(("best", "share"), [(0, 0.1), (4, 0.5), (9, 1.0)])
+def test_a_training_is_best_at_its_first_highest_evaluation(best, share):
+    curve = [0.5] * best + [0.6] * (10 - best)
+    assert until_best(with_curve(curve)) == share
+
+
+@pytest.mark.parametrize("curve", [[0.5] * 9, [nan] * 10])
+def test_few_evaluations_and_undefined_scores_do_not_tell_when_a_training_is_best(curve):
+    assert until_best(with_curve(curve)) is None
