@@ -119,9 +119,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
         scored = options.split if own.own else f"{options.split}-{own.path.resolve().stem}"
     output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"
     written = [output]
-    with replaced_files_named(
-        output, *filter(None, [options.details])
-    ):  # first: a reader of what follows may end early
+    # Files come before what is printed, whose reader may end early.
+    with replaced_files_named(output, *filter(None, [options.details])):
         write_json(output, scores)
         if options.details is not None:
             written[:0] = write_details(options.details, found.tasks, found.estimates, found.examples)
