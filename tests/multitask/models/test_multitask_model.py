@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,9 +188,11 @@ def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
     assert not list(model.heads.parameters())
 
 
-def test_an_encoder_alone_says_which_label_of_pairs_in_words_is_that_of_alike_pairs(tiny_encoder, caplog):
-    load_model(tiny_encoder, declared_tasks() | COURSE_TASKS)
-    assert caplog.messages == ['same: alike pairs count as "yes", the second label']
+def test_an_encoder_alone_says_which_label_is_that_of_alike_pairs(tiny_encoder, caplog):
+    turned = replace(COURSE_TASKS["paraphrase"], labels=(1, 0))
+    load_model(tiny_encoder, declared_tasks() | COURSE_TASKS | {"turned": turned})
+    expected = (("same", "yes"), ("turned", "0"))
+    assert caplog.messages == [f'{name}: alike pairs count as "{label}", the second label' for name, label in expected]
 
 
 def test_an_encoder_alone_is_scored_at_the_length_at_which_it_embeds(tiny_encoder, tmp_path):

@@ -18,6 +18,7 @@ from multitask.base.device import PROCESSOR
 from multitask.base.options import RunOptions
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import tokenise
+from multitask.models.model_folder import write_pooling
 from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.transformers_model import TransformersModel
@@ -97,6 +98,16 @@ def test_embeddings_are_those_of_transformers(name, pooling, folders):
             states = model(input_ids=ids).last_hidden_state[0]
         expected = states[0] if pooling == "cls" else states.mean(dim=0)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_encoder_that_sentence_transformers_embeds_is_scored_without_heads(folders, tmp_path):
+    folder = shutil.copytree(folders["modernbert"], tmp_path / "model")
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    write_json(folder / "modules.json", [{"type": f"x.{kind}", "path": path} for kind, path in kinds.items()])
+    write_pooling(folder, "cls", 24)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 7})
+    encoder = load_model(folder, {}).encoder
+    assert (encoder.pooling, encoder.max_length) == ("cls", 7)
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "t5"])
