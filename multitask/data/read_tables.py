@@ -313,15 +313,18 @@ def _written(cell: Any, decimal: str) -> str:
     value = cell.value
     if isinstance(value, datetime) and value.time() == time() and "h" not in cell.number_format.lower():
         return str(value.date())  # workbooks have no type of their own for a date
-    if isinstance(value, int) and value >= 0 and re.fullmatch("0+", cell.number_format):
-        return str(value).zfill(len(cell.number_format))  # a code such as 00123, which csv would have
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else str(value).replace(".", decimal)
+        if not value.is_integer():
+            return str(value).replace(".", decimal)
+        value = int(value)
+    if type(value) is int and value >= 0 and re.fullmatch("0+", cell.number_format):
+        return str(value).zfill(len(cell.number_format))  # a code such as 00123, which csv would have
     return "" if value is None or cell.data_type == "e" else ESCAPE.sub(lambda sign: chr(int(sign[1], 16)), str(value))
 
 
-ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
-"""How workbooks write what XML cannot hold, such as _x000D_ for a carriage return; openpyxl leaves it so."""
+ESCAPE = re.compile("_x(?!0000|[Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")
+"""How workbooks write what XML cannot hold, such as _x000D_ for a carriage return; openpyxl leaves it so. NUL and halves
+of surrogate pairs, which no text may have here, stay escaped."""
 
 
 FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {

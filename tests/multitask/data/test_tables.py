@@ -320,18 +320,20 @@ def test_signs_that_a_workbook_escapes_are_read(tmp_path):
     book = pytest.importorskip("openpyxl").Workbook()
     book.active.append(["text", "label_x000D_"])
     book.active.append(["one_x000D_\ntwo", "_x005F_x000D_ _x00E_"])
+    book.active.append([no_text := "_x0000_ _xD83D__xde00_", "a"])
     book.save(tmp_path / "x.xlsx")
-    assert rows_of(tmp_path / "x.xlsx") == [(2, {"text": "one\r\ntwo", "label": "_x000D_ _x00E_"})]
+    first, second = ({"text": "one\r\ntwo", "label": "_x000D_ _x00E_"}, {"text": no_text, "label": "a"})
+    assert rows_of(tmp_path / "x.xlsx") == [(2, first), (3, second)]
 
 
 def test_a_code_of_a_workbook_keeps_its_zeros(tmp_path):
     book = pytest.importorskip("openpyxl").Workbook()
-    for row in (["code"], [123], [123456], [123]):
+    for row in (["code"], [123], [123456], [123], [123.0], [True]):
         book.active.append(row)
-    for place in ("A2", "A3"):
+    for place in ("A2", "A3", "A5", "A6"):
         book.active[place].number_format = "00000"
     book.save(tmp_path / "x.xlsx")
-    assert [row["code"] for _, row in rows_of(tmp_path / "x.xlsx")] == ["00123", "123456", "123"]
+    assert [row["code"] for _, row in rows_of(tmp_path / "x.xlsx")] == ["00123", "123456", "123", "00123", "True"]
 
 
 def test_a_hidden_sheet_is_read_by_its_name_alone(tmp_path):
