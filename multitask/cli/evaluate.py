@@ -114,7 +114,8 @@ def _evaluate_tasks(options: Evaluate) -> None:
     split = {} if options.input else {"split": options.split}
     scores = {**measured, **split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     if options.input is not None:
-        scored = f"of-{options.input.name.removesuffix(''.join(suffixes(options.input)))}"
+        ending = sum(map(len, suffixes(options.input)))
+        scored = f"of-{options.input.name[: -ending or None]}"
     else:
         scored = options.split if own.own else f"{options.split}-{own.path.resolve().stem}"
     output = options.output or _scores_folder(options) / f"evaluation-{scored}.json"

@@ -245,7 +245,7 @@ def test_what_is_replaced_is_named(run, tmp_path, caplog):
 def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_path, caplog):
     """Its scores do not take the name of those of a split. What it cannot tell is said."""
     header, row, *_ = task_file(data, "sentiment", "dev").read_text(encoding="utf-8").splitlines(keepends=True)
-    file = tmp_path / "dev.v2.csv"
+    file = tmp_path / "dev.v2.CSV"
     file.write_text(header + row, encoding="utf-8")
     arguments = ["evaluate", "--model", run, "--task", "sentiment", "--input", file, "--separator", "\t", *CPU]
     assert with_other_data(None, lambda: call(*arguments)) == 0
