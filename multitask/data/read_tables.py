@@ -323,8 +323,8 @@ def _written(cell: Any, decimal: str) -> str:
 
 
 ESCAPE = re.compile("_x(?!0000|[Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")
-"""How workbooks write what XML cannot hold, such as _x000D_ for a carriage return; openpyxl leaves it so. NUL and halves
-of surrogate pairs, which no text may have here, stay escaped."""
+"""How workbooks write what XML cannot hold, such as _x000D_ for a carriage return; openpyxl leaves it so. NUL and half
+surrogate pairs, which no text may have here, stay escaped."""
 
 
 FORMATS: dict[str, Callable[[Path, Format, OnProblem], OpenTable]] = {
