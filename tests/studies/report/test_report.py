@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -372,6 +373,21 @@ def test_latex_reads_the_tables(reported, tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_same_bytes_again_without_models(reported, tmp_path):
+    """Where nothing that has weights can be made, not even a layer."""
+    command = ["report", "sample", "--runs", str(reported), "--report", str(tmp_path / "report")]
+    program = (
+        "import sys, torch; from functools import partial; torch.nn.Module.__init__ = None; "
+        "from multitask.experiments import compare_rows as t; "
+        "t.resampled_scores = partial(t.resampled_scores, samples=2000); "
+        f"from multitask.cli.main import main; code = main({command}); print(code, 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "0 False"
+    assert pages(tmp_path / "runs") == pages(reported)
 
 
 def test_a_preset_never_run_and_an_edited_score_are_one_clear_error(store, tmp_path):
