@@ -359,6 +359,8 @@ class FuseConfig:
             raise InputError("held_out is for finetune; contrastive training would read these rows, too")
         if self.finetune.freeze is not None:
             raise InputError("freeze is for finetune; contrastive training trains the encoder")
+        if self.contrastive.negative_pairs != ContrastiveConfig.negative_pairs and "quora" not in self.unlabelled:
+            raise InputError("negative_pairs has no effect without quora among the unlabelled sources; leave it out")
         if self.finetune.accumulate > 1:
             raise InputError(
                 f"accumulate is {self.finetune.accumulate}; expected 1, because contrastive losses compare the rows "
