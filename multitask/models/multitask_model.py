@@ -32,14 +32,7 @@ from multitask.data.messages import listed, logger, quote
 from multitask.data.tables import FRAME, Format, is_frame, table_of
 from multitask.data.texts import Template, in_order, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.models.model_folder import (
-    DESCRIPTION,
-    HEADS,
-    ModelDescription,
-    has_heads,
-    read_description,
-    stored_max_length,
-)
+from multitask.models.model_folder import DESCRIPTION, HEADS, ModelDescription, has_heads, read_description
 from multitask.models.prediction_heads import Heads, build_heads, pair_input
 from multitask.models.predictions import (
     Prediction,
@@ -285,9 +278,7 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     for name, task in scored.items():
         if isinstance(task, Classification) and task.names != ("0", "1"):
             logger.warning("%s: alike pairs count as %s, the second label", name, quote(task.names[1]))
-    encoder = SentenceEncoder.read(folder)  # `load` leaves some to sentence-transformers that embed alike here
-    encoder.max_length = min(stored_max_length(folder) or encoder.max_length, encoder.max_length)
-    return MultitaskModel(encoder, scored, HeadsConfig(sharing="none")).eval()
+    return MultitaskModel(SentenceEncoder.read_as_stored(folder), scored, HeadsConfig(sharing="none")).eval()
 
 
 def predict_columns(

@@ -93,6 +93,13 @@ class SentenceEncoder(nn.Module):
         return cls(model, tokenizer, resolve_pooling(pooling, folder), max_length)
 
     @classmethod
+    def read_as_stored(cls, folder: Path, pooling: Pooling = "auto") -> Self:
+        """Read a model's folder as `read` does. Sentences are cut to the length that the folder records, if any."""
+        encoder = cls.read(folder, pooling)
+        encoder.max_length = min(stored_max_length(folder) or encoder.max_length, encoder.max_length)
+        return encoder
+
+    @classmethod
     def load(
         cls,
         name: str | Path,
@@ -116,9 +123,7 @@ class SentenceEncoder(nn.Module):
         runtime = resolve_runtime(device, precision)
         if pooling == "auto" and (reason := further_modules(folder)) is not None:
             raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
-        encoder = cls.read(folder, pooling)
-        encoder.max_length = min(stored_max_length(folder) or encoder.max_length, encoder.max_length)
-        return encoder.on(runtime, keep_layers)
+        return cls.read_as_stored(folder, pooling).on(runtime, keep_layers)
 
     def on(self, runtime: Runtime, keep_layers: bool = True) -> Self:
         """Move to the runtime's device. Unless it should `keep_layers`, the model is only for inference then.
