@@ -138,7 +138,7 @@ class Run:
     def _prepare(self, key: RunKey, labels: Mapping[str, str], threads: int | None) -> None:
         if self.done:
             self.check()
-            _remove_folder(self.folder / "state")  # left by a kill right after DONE
+            self.remove_state()
         else:
             for leftover in list(self.folder.rglob(".*.tmp")):  # of a kill
                 _remove_folder(leftover)
@@ -206,7 +206,7 @@ class Run:
             FileNotFoundError: a file was removed meanwhile. The same run begins anew, from no saved state.
         """
         if missing := self._missing():
-            _remove_folder(self.folder / "state")
+            self.remove_state()
             lost = "removed while the run was computed; run the same command again"
             raise FileNotFoundError(errno.ENOENT, lost, str(missing))
         vouched = {}
@@ -217,6 +217,10 @@ class Run:
                 stat = path.stat()
                 vouched[name] = Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns)
         write_json(self.folder / DONE, asdict(Completed(round(max(seconds, trained), 3), vouched)))
+        self.remove_state()
+
+    def remove_state(self) -> None:
+        """Remove what the run could be resumed from. A kill right after DONE leaves it to a complete run."""
         _remove_folder(self.folder / "state")
 
     def _missing(self) -> Path | None:

@@ -81,6 +81,18 @@ def test_only_a_complete_run_is_found(recipes, runs):
     assert grid.find(node) is None
 
 
+def test_a_state_that_a_kill_left_to_a_complete_run_goes_with_the_next_grid_but_not_with_its_plan(recipes, runs):
+    states = [run.parent / "state" for run in runs.glob("*/DONE")]
+    for state in states:
+        state.mkdir()
+        (state / "state.pt").touch()
+    plan(Grid(two_rows(recipes).experiments, 1, options(runs)))
+    assert all((state / "state.pt").is_file() for state in states)
+    run_preset(two_rows(recipes), 1, options(runs), Engine())
+    assert len(states) == 5
+    assert not any(state.exists() for state in states)
+
+
 def test_a_stage_is_told_with_its_seed(recipes):
     lines = [(Row("fusion", "Fusion"), recipes.fuse(recipes.start))]
     grid = Grid([experiment("ways", "Ways", "", lines)], 2, options(Path("runs")))
