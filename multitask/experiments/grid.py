@@ -250,9 +250,9 @@ def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object
                 outcomes[job.node] = outcome
                 progress.ended_stage(job.node, outcome.error if isinstance(outcome, Failed) else None)
             report(outcomes)
-    for run in outcomes.values():
-        if isinstance(run, Run):
-            run.remove_state()  # a stage found complete is not run again, which would do this
+    for outcome in outcomes.values():
+        if isinstance(outcome, Run):
+            outcome.remove_state()  # a stage found complete is not run again, which would do this
     return outcomes
 
 
