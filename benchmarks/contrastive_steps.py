@@ -33,7 +33,7 @@ from multitask.base.device import prepare_training, resolve_runtime, seed_everyt
 from multitask.base.runs import locate_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks.sources import source_named
 from multitask.training.contrastive_source import load_contrastive

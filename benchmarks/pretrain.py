@@ -26,7 +26,7 @@ from multitask.base.device import prepare_training, resolve_runtime, seed_everyt
 from multitask.base.options import Device, Precision
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.stages.training_run import StartModel
 from multitask.training.contrastive_source import build_projection, load_contrastive
 from multitask.training.source import Batch, Update

@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 from multitask.base.options import RunOptions
 from multitask.objectives.base import Objective, UnitPairs, register
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 
 START, DATA = "all-minilm-l6-v2", Path("data/sample")

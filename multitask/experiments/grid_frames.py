@@ -24,7 +24,7 @@ from minbert.settings import adapter, read_as
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import DevAnswers
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
-from multitask.stages.settings import HELD_OUT
+from multitask.stages.settings_of_pretraining import HELD_OUT
 
 SCORES, ANSWERS = "scores.parquet", "answers.parquet"
 FRAME_VERSION = b"1"  # of the file of scores

@@ -28,7 +28,7 @@ from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings import MLM, MlmConfig, ShapeConfig
+from multitask.stages.settings_of_pretraining import MLM, MlmConfig, ShapeConfig
 from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.sources import source_named
 from multitask.training.masked_words import MaskedSource

@@ -42,7 +42,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of, sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings import HELD_OUT, PRETRAIN, PretrainConfig
+from multitask.stages.settings_of_pretraining import HELD_OUT, PRETRAIN, PretrainConfig
 from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import files_folder, load_tasks

@@ -98,8 +98,8 @@ def register(stage: Stage) -> Stage:
 @cache
 def stages() -> dict[str, Stage]:
     """All stages by name."""
-    import_module("multitask.stages.settings")
-    import_module("multitask.stages.settings_without_training")
+    for name in ("settings", "settings_of_pretraining", "settings_without_training"):
+        import_module(f"multitask.stages.{name}")
     list(plugins(STAGE_ENTRY_POINTS))
     return _REGISTERED
 

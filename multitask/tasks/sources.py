@@ -24,6 +24,7 @@ from multitask.data.messages import OnProblem, listed, logger, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import visible_text
+from multitask.tasks import QUORA_TASK
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled, normal_form
@@ -149,8 +150,6 @@ SOURCE_FILES: dict[str, tuple[type[SentenceFile], str]] = {
     "pairs": (Pairs, "positive_pairs.tsv"),
 }
 """Sources that are files with a fixed name."""
-QUORA_TASK = "paraphrase"
-"""The task whose labelled pairs are the source `quora`. `quora_share` is the share of its rows in an epoch."""
 PAIRED = ("quora", "nli", "pairs")
 """The sources whose rows are pairs, by name."""
 BY_SUFFIX: dict[str, type[SentenceFile]] = {".txt": Lines, ".csv": Pairs, ".tsv": Pairs}

@@ -24,8 +24,9 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.geometry import diagonal_mask, only_negatives
 from multitask.objectives.infonce import InfoNCE, MultipleNegativesRanking
 from multitask.objectives.labelled_pairs import LabelledPairs
+from multitask.tasks import QUORA_TASK
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.sources import QUORA_TASK, TaskTexts, pairs_of_labels, scored_pairs, source_named
+from multitask.tasks.sources import TaskTexts, pairs_of_labels, scored_pairs, source_named
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
 

@@ -1,5 +1,6 @@
 """Settings of trainings: optimiser, schedulers, regularisation, contrastive losses. Free of torch, for `--help`."""
 
+from collections.abc import Collection
 from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -10,6 +11,7 @@ from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Seed, Share, settings
 from multitask.base.choices_with_parameters import Choice
 from multitask.models.settings import Pooling
+from multitask.tasks import QUORA_TASK
 
 if TYPE_CHECKING:
     from multitask.objectives.base import Objective
@@ -181,6 +183,14 @@ class ContrastiveConfig:
     objective: ObjectiveConfig = ObjectiveConfig()
     """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
     losses, --help-objective NAME explains one."""
+
+    def check_quora(self, sources: Collection[str], default: "ContrastiveConfig") -> None:
+        """Raise InputError if a setting of Quora's pairs is not the default, and no source has them."""
+        for name, used_by in {"negative_pairs": ("quora",), "quora_share": ("quora", QUORA_TASK)}.items():
+            if getattr(self, name) != getattr(default, name) and not {*used_by} & {*sources}:
+                raise InputError(
+                    f"{name} has no effect without the source {' or '.join(used_by)}; leave it out, or name this source"
+                )
 
 
 @settings

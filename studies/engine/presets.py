@@ -10,7 +10,8 @@ from minbert.errors import InputError
 from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import Experiment, Preset, notes_on_start
 from multitask.models.settings import HeadsConfig
-from multitask.stages.settings import REPORT_SETTINGS, SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import REPORT_SETTINGS, SUPERVISED, FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig, SuitesConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from multitask.base.runs import Weights
 from multitask.evaluation.suite_sets import SETS
 from multitask.experiments.table_definitions import Experiment, GridLine, Node, StudyTable, models_of
-from multitask.stages.settings import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EnsembleConfig, PruneConfig, SuitesConfig
 from multitask.training.settings import ObjectiveConfig
 from studies.gradient_paradigm.stages import SimulationConfig

@@ -8,7 +8,7 @@ from typing import Any
 
 from minbert.config import ModelType
 from multitask.experiments.table_definitions import Experiment, GridLine, Node, Point, Row
-from multitask.stages.settings import MlmConfig, PretrainConfig, ShapeConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig, ShapeConfig
 from multitask.training.settings import NegativesConfig, ObjectiveConfig
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.stages import RandomEncoderConfig

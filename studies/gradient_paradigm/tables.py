@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from multitask.experiments.table_definitions import Experiment, GridLine, Row, experiment, row_key
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 from studies.engine.recipes import Recipes, read_tables, suites_experiment
 

@@ -21,7 +21,7 @@ from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.grid_frames import SCORES, GridFrames
 from multitask.experiments.results_file import Results, TableScores, scores_as_data
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
-from multitask.stages.settings import HELD_OUT
+from multitask.stages.settings_of_pretraining import HELD_OUT
 from multitask.tasks import MAIN_TASKS
 from scripts import publish_results
 from scripts.publish_results import publish, publish_runs

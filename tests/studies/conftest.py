@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from multitask.base.runs import Weights
-from multitask.stages.settings import REPORT_SETTINGS, SUPERVISED, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import REPORT_SETTINGS, SUPERVISED, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig, SuitesConfig
 from multitask.training.settings import OptimizerConfig
 from studies.engine.presets import GIVEN

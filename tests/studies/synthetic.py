@@ -16,7 +16,7 @@ from multitask.evaluation.statistics import SAMPLES, Values
 from multitask.experiments.compare_rows import DevSet, Samples, TableResults
 from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
-from multitask.stages.settings import HELD_OUT
+from multitask.stages.settings_of_pretraining import HELD_OUT
 from multitask.tasks.scores import classification_metrics, correlation_metrics
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import GROUPS, RETRIEVAL, STS

@@ -19,7 +19,8 @@ from multitask.base import runs as artefacts
 from multitask.base.keys import RunKey, changed_settings
 from multitask.base.runs import LOCKS, Run, last_run, refuse_file_of_run, run_of
 from multitask.cli.main import main
-from multitask.stages.settings import FinetuneConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 
 

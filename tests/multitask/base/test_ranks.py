@@ -33,7 +33,8 @@ from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import Pretraining, pretrain
-from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import ContrastiveConfig, ObjectiveConfig

@@ -25,7 +25,8 @@ from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows

@@ -11,7 +11,8 @@ from multitask.base.runs import Weights
 from multitask.experiments.engines import Engine
 from multitask.experiments.grid import run_preset
 from multitask.experiments.table_definitions import Node, Preset, Row, experiment
-from multitask.stages.settings import REPORT_SETTINGS, FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.stages.settings import REPORT_SETTINGS, FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.settings import OptimizerConfig
 
 

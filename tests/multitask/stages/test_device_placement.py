@@ -27,7 +27,8 @@ from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import AlignUniformSource, sensitivity
-from multitask.stages.settings import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows

@@ -26,7 +26,8 @@ from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EvaluateConfig
 from multitask.stages.training_run import StartModel
 from multitask.tasks import MAIN_TASKS

@@ -15,7 +15,8 @@ from multitask.models.settings import HeadsConfig
 from multitask.objectives import build_objective
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import FinetuneConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.settings import ObjectiveConfig
 from tests.multitask.stages.conftest import embedded, gradients
 

@@ -23,7 +23,7 @@ from multitask.data.examples import drawn_rows
 from multitask.models.model_folder import resolve_pooling
 from multitask.stages import mlm as stage
 from multitask.stages.mlm import mlm
-from multitask.stages.settings import MlmConfig, ShapeConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, ShapeConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.settings import MaskingConfig, OptimizerConfig
 from multitask.training.source import losses_of

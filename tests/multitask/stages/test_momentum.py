@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.stages.pretrain import Pretraining, pretrain
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.contrastive_source import build_projection
 from multitask.training.momentum import Momentum, MomentumSource, Queue
 from multitask.training.settings import ObjectiveConfig

@@ -28,7 +28,8 @@ from multitask.objectives import build_objective
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
-from multitask.stages.settings import HELD_OUT, FinetuneConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_of_pretraining import HELD_OUT, MlmConfig, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.contrastive_source import build_projection

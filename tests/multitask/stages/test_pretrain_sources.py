@@ -16,7 +16,7 @@ from multitask.data.contamination import hash_sentences
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import OBJECTIVES, Objective, build_objective
 from multitask.stages.pretrain import pretrain
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.sources import pairs_of_labels

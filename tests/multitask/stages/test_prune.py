@@ -28,7 +28,8 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import choose_units, drop_lowest, prune, random_scores, sensitivity, summary
-from multitask.stages.settings import FinetuneConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows

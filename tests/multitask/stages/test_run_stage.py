@@ -19,7 +19,8 @@ from multitask.models.model_folder import DESCRIPTION
 from multitask.stages.reads import declared
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage
-from multitask.stages.settings import DistilConfig, FinetuneConfig, MlmConfig, PretrainConfig, TeachingConfig
+from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
 from multitask.tasks.declarations import load_tasks
 

@@ -27,7 +27,8 @@ from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import prune
-from multitask.stages.settings import FinetuneConfig, MlmConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig
+from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EnsembleConfig, PruneConfig
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from multitask.use.export import export_sentence_transformers

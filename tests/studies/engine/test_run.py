@@ -32,7 +32,8 @@ from multitask.experiments.table_definitions import Experiment, Node, Preset, Pr
 from multitask.models.settings import HeadsConfig
 from multitask.stages.registry import Stage, stage_named
 from multitask.stages.run_stage import run_stage
-from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from studies.engine import presets
 from studies.engine.presets import PRESETS, load_preset
 from studies.engine.recipes import Recipes

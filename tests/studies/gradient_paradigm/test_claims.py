@@ -21,7 +21,7 @@ from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import Row
 from multitask.objectives import unit
 from multitask.objectives.closed_form_components import RATIOS, Negatives
-from multitask.stages.settings import HELD_OUT as IN_LOG
+from multitask.stages.settings_of_pretraining import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import simulated_claims, training_figures
 from studies.gradient_paradigm.simulated_claims import angle_of_fall
 from studies.gradient_paradigm.study import STUDY

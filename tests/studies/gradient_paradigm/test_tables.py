@@ -14,7 +14,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.experiments.table_definitions import Experiment, Node
-from multitask.stages.settings import PretrainConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from studies.engine.presets import PRESETS
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.captions_and_news import main, write_captions_and_news

@@ -22,7 +22,8 @@ from multitask.experiments.grid_frames import RunResult
 from multitask.experiments.table_definitions import OVERALL, Experiment, Preset, Row
 from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.finetune import finetune
-from multitask.stages.settings import FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.stages.settings import FinetuneConfig, FuseConfig
+from multitask.stages.settings_of_pretraining import PretrainConfig
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from studies.engine.commands import COMMAND as EXPERIMENTS
