@@ -106,12 +106,12 @@ def all_verdicts(pages: Path = PAGES) -> pandas.DataFrame:
     return pandas.concat(found)[columns]
 
 
-def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
+def all_contrasts() -> pandas.DataFrame:
     """The differences that contrasts.csv lists, with values and 95% intervals, and what these cover."""
-    listed = pandas.read_csv(pages / "results" / "contrasts.csv", keep_default_na=False)
+    listed = pandas.read_csv(PAGES / "results" / "contrasts.csv", keep_default_na=False)
     found = []
     for one in listed.itertuples():
-        results = ClaimResults(published(one.file, pages).finished_tables[one.table], one.column)
+        results = ClaimResults(table(one.file, one.table), one.column)
         weights: dict[str, float] = {}
         for sign, keys in ((1, one.rows), (-1, one.less)):
             for key in (rows := list(filter(None, keys.split("; ")))):
@@ -121,11 +121,11 @@ def all_contrasts(pages: Path = PAGES) -> pandas.DataFrame:
     return listed.assign(**dict(zip(("value", "low", "high", "covers"), zip(*found, strict=True), strict=True)))
 
 
-def all_costs(pages: Path = PAGES) -> pandas.DataFrame:
+def all_costs() -> pandas.DataFrame:
     """The minutes of each published table's stages, one after the other, by machine; tables share stages."""
     found = []
-    for name in sorted(path.stem for path in (pages / "results").glob("*.parquet")):
-        for key, results in published(name, pages).finished_tables.items():
+    for name in sorted(path.stem for path in (PAGES / "results").glob("*.parquet")):
+        for key, results in published(name, PAGES).finished_tables.items():
             minutes = results.minutes or {"not recorded": np.nan}
             found += [(name, key, round(spent, 1), machine) for machine, spent in minutes.items()]
     return pandas.DataFrame(found, columns=["file", "table", "minutes", "machine"])
