@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -46,6 +46,13 @@ SLOW_IMPORTS = [
 COURSE_TASKS = load_tasks(COURSE)
 """The course's tasks, where their files do not matter."""
 Declared = TypeVar("Declared", bound=Task)
+
+
+def slow_after(first: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters of which the slow tests alone have those after the first ones."""
+    return [
+        value if place < first else pytest.param(value, marks=pytest.mark.slow) for place, value in enumerate(values)
+    ]
 
 
 def with_files(task: Declared, **changes: Any) -> Declared:

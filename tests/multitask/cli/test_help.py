@@ -223,6 +223,7 @@ def test_commands_bound_the_cache_of_kernels_unless_the_user_has_set_it(monkeypa
         assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == expected
 
 
+@pytest.mark.slow
 def test_predict_and_embed_import_no_slow_package_that_they_do_not_use(tmp_path, tiny_encoder):
     model_of_every_kind(tiny_encoder).save(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("A gem.\nBad.\n", encoding="utf-8")

@@ -148,12 +148,14 @@ sys.exit(run())
 """
 
 
+@pytest.mark.slow
 def test_what_sigterm_ends_leaves_nothing_half_written(tmp_path):
     done = subprocess.run([sys.executable, "-c", WRITING], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_ends_early_ends_the_command_without_a_word():
     command = [sys.executable, "-m", "multitask", "finetune", "--help-all"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ended:

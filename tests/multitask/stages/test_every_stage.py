@@ -35,6 +35,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.training.optimizer import Optimizer, build_adamw
 from multitask.training.schedulers import SCHEDULERS
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig, RegularisationConfig
+from tests.conftest import slow_after
 from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import cut_before_step, history, weights
 from tests.multitask.training.schedulers.toy import needs, tasks_of
@@ -82,7 +83,7 @@ def run(run_stage, one_layer):
     return partial(run_stage, start=one_layer)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_after(2, CASES))
 def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run):
     stage, config = CASES[case]
     whole = run(stage, config, folder="whole")

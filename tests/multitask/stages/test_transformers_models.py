@@ -32,6 +32,7 @@ from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EnsembleConfig, PruneConfig
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
 from multitask.use.export import export_sentence_transformers
+from tests.conftest import slow_after
 from tests.multitask.stages.conftest import cut_before_step, history, weights
 
 transformers = pytest.importorskip("transformers", minversion="5")
@@ -193,7 +194,7 @@ def test_equal_dropout_views_are_warned_of(folders, run_stage, caplog):
     assert said not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["modernbert", "t5"])
+@pytest.mark.parametrize("name", slow_after(1, ["modernbert", "t5"]))
 def test_a_training_lowers_the_loss_and_resumes_to_the_same_bits(name, folders, run_stage):
     config = FinetuneConfig(tasks=("similarity",), epochs=3, batch_size=16, encoder_dropout=0.2, optimizer=FAST)
     whole = run_stage(finetune, config, folder="whole", start=folders[name])

@@ -73,6 +73,7 @@ def test_a_range_of_whole_numbers_has_two_whole_ends():
     assert [Range(0, 1).stored(value) for value in (0, 0.1, 1, 2)] == [0, None, 1, None]  # no default that it lacks
 
 
+@pytest.mark.slow
 def test_trials_follow_from_the_seed_even_if_stopped(search):
     whole = table(search("whole"), (4, None))
     assert [trial["state"] for trial in whole] == ["complete"] * 4

@@ -18,6 +18,7 @@ from multitask.tasks import MAIN_TASKS
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch, Update
+from tests.conftest import slow_after
 from tests.multitask.stages.conftest import cut_before_step, history, weights
 
 from .toy import UPDATE, Toy, needs, tasks_of
@@ -66,7 +67,9 @@ def lines(artefact: Run, watched: bool = True) -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
+@pytest.mark.parametrize(
+    "name", slow_after(2, ["uncertainty", "gradvac", "famo", "dwa", "graddrop", "nash_mtl", "annealed"])
+)
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name):
     changes = {"annealed": {"conflicts_every": 2}, "gradvac": {"batch_size": 2, "accumulate": 3}}
     config = config_of(name, **changes.get(name, {}))
@@ -79,7 +82,7 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name):
     np.testing.assert_equal(lines(resumed), lines(whole))
 
 
-@pytest.mark.parametrize("name", ["pcgrad", "gradvac", "batch_round_robin", "single"])
+@pytest.mark.parametrize("name", slow_after(1, ["pcgrad", "gradvac", "batch_round_robin", "single"]))
 def test_watching_conflicts_changes_nothing(run, name):
     plain, watching = run(config_of(name)), run(config_of(name, conflicts_every=2))
     assert weights(watching) == weights(plain)
