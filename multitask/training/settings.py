@@ -185,9 +185,10 @@ class ContrastiveConfig:
     losses, --help-objective NAME explains one."""
 
     def check_quora(self, sources: Collection[str], default: "ContrastiveConfig") -> None:
-        """Raise InputError if a setting of Quora's pairs is not the default, and no source has them."""
+        """Raise InputError if a setting of Quora's pairs is neither our default nor the stage's, and no source has them."""
         for name, used_by in {"negative_pairs": ("quora",), "quora_share": ("quora", QUORA_TASK)}.items():
-            if getattr(self, name) != getattr(default, name) and not {*used_by} & {*sources}:
+            usual = getattr(ContrastiveConfig, name), getattr(default, name)
+            if getattr(self, name) not in usual and not {*used_by} & {*sources}:
                 raise InputError(
                     f"{name} has no effect without the source {' or '.join(used_by)}; leave it out, or name this source"
                 )

@@ -23,7 +23,7 @@ from multitask.objectives import build_objective
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.settings import SUPERVISED, FuseConfig
-from multitask.training.settings import ObjectiveConfig, OptimizerConfig
+from multitask.training.settings import ContrastiveConfig, ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Update
 from tests.conftest import COURSE_TASKS, task_file
 from tests.multitask.declared import tasks_file
@@ -238,6 +238,8 @@ def test_defaults_name_the_tasks_of_the_report_that_are_declared():
     assert (none.finetune.tasks, none.finetune.untrained, none.unlabelled) == ((), (), ())
     mine = FuseConfig(replace(SUPERVISED, tasks=("topic",), untrained=()), unlabelled=("texts.txt",))
     assert mine.of_declared(["similarity", "topic"]) == mine
+    all_quora = replace(FuseConfig(), contrastive=ContrastiveConfig())  # as in the presets
+    assert all_quora.of_declared(["similarity", "topic"]).unlabelled == ()
 
 
 def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
