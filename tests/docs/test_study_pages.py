@@ -188,6 +188,29 @@ def test_the_wikipedia_start_and_what_losses_make_of_it_are_as_measured():
     }
 
 
+def test_what_pre_training_adds_stands_below_the_scores_without_it():
+    page = (PAGES / "random-weights.md").read_text(encoding="utf-8")
+    for start, name in {
+        "MLM start": "multitask-report-medium",
+        "Wikipedia start": "multitask-report-wikipedia",
+    }.items():
+        scores = GridFrames.load(PAGES / "results" / "scores" / f"{name}.parquet")
+        runs = {
+            key: pandas.DataFrame(
+                {OVERALL: run.overall, **run.scores} for run in scores.runs if (run.table, run.row) == ("2", key)
+            ).mean()
+            for key in ("none", "nli", "given")
+        }
+        [at] = [place for place, line in enumerate(page.splitlines()) if line.startswith(f"| {start} | None |")]
+        of_none, *added = page.splitlines()[at : at + 3]
+        assert of_none == f"| {start} | None | {' | '.join(as_shown(runs['none']))} |"
+        for (key, label), line in zip({"nli": "NLI", "given": "3 given"}.items(), added, strict=True):
+            expected = [f"{value:+.3f}".replace("-", "−") for value in (runs[key] - runs["none"])[[*COLUMNS]]]
+            assert re.findall(r"\| ([+−]0\.\d{3}) \[", line) == expected
+            assert line.startswith(f"| | {label}, less None |")
+    assert len([run for run in scores.runs if run.table == "2"]) == 9
+
+
 MEASURED = {"accuracy": 3, "perplexity": 0, "similarity": 3}
 """The columns of starts.csv that the page shows, with their decimals."""
 
