@@ -34,10 +34,11 @@ from minbert.config import Long
 from minbert.errors import InputError
 from multitask.base.random_streams import generator, torch_seed
 from multitask.data.examples import Examples
+from multitask.data.messages import logger
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, unit
 from multitask.objectives.geometry import arccos, diagonal_mask, only_negatives
-from multitask.tasks.declarations import similarity_task
+from multitask.tasks.declarations import task_with_positives
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 
@@ -331,7 +332,7 @@ def probe_checkpoint(
     """Decompose an objective's gradient on random batches. Does not change the encoder or torch's random generators.
 
     The objective compares embeddings directly, because projections are not saved. Raises InputError if there are too
-    few different texts for one batch.
+    few different texts for one batch, or the objective weighs hard negatives.
 
     Args:
         encoder: the model.
@@ -346,6 +347,10 @@ def probe_checkpoint(
     rows = _without_repetitions(texts)
     if not 2 <= batch_size <= len(rows):
         raise InputError(f"batch_size is {batch_size}; expected 2 to {len(rows)}, the number of different texts")
+    if weight := getattr(objective, "hard_negative_weight", 0):
+        raise InputError(f"hard_negative_weight is {weight:g}; expected 0, as a probe has no hard negatives")
+    if len(texts) == 1 and not encoder.model.has_dropout:
+        logger.warning("%s: the two views of a sentence are equal, as the encoder has no dropout", encoder.name)
     order = generator(seed, "probed sentences").permutation(len(rows))
     parts = [order[start : start + batch_size] for start in range(0, len(rows) - batch_size + 1, batch_size)]
     found = []
@@ -360,7 +365,7 @@ def probe_checkpoint(
 
 def similar_pairs(folder: Path) -> Examples:
     """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
-    examples = load_rows(similarity_task(folder), "dev")
+    examples = load_rows(task_with_positives(folder), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
     return examples.take(kept)
 

@@ -42,7 +42,7 @@ from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings_without_training import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import load_tasks, similarity_task
+from multitask.tasks.declarations import load_tasks, similarity_task, task_with_positives
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
@@ -245,7 +245,8 @@ def _inputs_of_scores(run: Run) -> dict[str, Any]:
 
 def _geometry(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
-    examples = load_rows(similarity_task(data), "train")
+    task = task_with_positives(data) if config.uniformity_weight < 1 else similarity_task(data)
+    examples = load_rows(task, "train")
     source = AlignUniformSource(begin.encoder.tokenised(examples), config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")

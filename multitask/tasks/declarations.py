@@ -12,7 +12,7 @@ from minbert.settings import as_json, read_as
 from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import HUB, LABEL_SETTINGS, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
-from multitask.tasks.kinds import KINDS, Cosine, MultiLabel
+from multitask.tasks.kinds import KINDS, POSITIVE, Cosine, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
@@ -81,6 +81,17 @@ def similarity_task(data: Path, name: str | None = None) -> Task:
     if (found := next((task for task in load_tasks(data).values() if isinstance(task, Cosine)), None)) is None:
         raise InputError(f"{data}: has no task of the kind cosine, whose pairs have similarities")
     return found
+
+
+def task_with_positives(data: Path) -> Task:
+    """The similarity task. Raises InputError unless its scores tell which pairs mean the same."""
+    if isinstance(task := similarity_task(data), Cosine) and not task.has_positives:
+        low, high = task.bounds
+        raise task.problem(
+            f"range is {low:g} to {high:g}; pairs that mean the same are those with scores of {POSITIVE:g} and more in "
+            "the range 0 to 5"
+        )
+    return task
 
 
 def files_folder(data: Path) -> Path:

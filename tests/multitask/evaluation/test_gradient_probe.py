@@ -328,7 +328,7 @@ def test_long_texts_are_read_as_their_task_declares(tiny_encoder, tmp_path):
     assert found[0] != pytest.approx(found[1], abs=1e-6)
 
 
-def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder):
+def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder, caplog):
     encoder.model.eval()
     state = torch.get_rng_state()
     objective = build_objective("infonce", temperature=0.5)
@@ -339,7 +339,10 @@ def test_sentences_differ_from_themselves_by_dropout_only(encoder, tiny_encoder)
     assert not torch.equal(first[0].dissipation, other[0].dissipation)
     without = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
     without.model.set_dropout(0.0)
+    probe_checkpoint(without, [SENTENCES[:10], SENTENCES[10:]], objective, 10)
+    assert not caplog.messages
     (identical,) = probe_checkpoint(without, [SENTENCES], objective, 20)
+    assert caplog.messages == [f"{tiny_encoder}: the two views of a sentence are equal, as the encoder has no dropout"]
     assert not identical.closer.any()  # nothing is nearer than where it is
     assert first[0].closer.any()
 
@@ -370,6 +373,9 @@ def test_texts_that_come_again_are_left_out(encoder):
     torch.testing.assert_close(kept.dissipation, expected.dissipation)
     with pytest.raises(InputError, match="batch_size is 4; expected 2 to 3, the number of different texts"):
         probe_checkpoint(encoder, texts, OBJECTIVE, batch_size=4)
+    weighing = build_objective("infonce", hard_negative_weight=0.5)
+    with pytest.raises(InputError, match=r"hard_negative_weight is 0.5; expected 0, as a probe has no hard negatives"):
+        probe_checkpoint(encoder, texts, weighing, batch_size=3)
 
 
 def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data):
@@ -381,6 +387,13 @@ def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data):
     assert 0 < len(similar) < len(rows)
     assert first == [row["sentence1"].strip() for row in similar]
     assert second == [row["sentence2"].strip() for row in similar]
+
+
+def test_scores_of_another_range_do_not_tell_which_pairs_are_similar(tmp_path):
+    columns = {"a": ["one", "two"], "b": ["four", "five"], "score": [0.5, 1]}
+    tasks = tasks_file(tmp_path, columns, alike={"kind": "cosine", "text": ["a", "b"], "label": "score"})
+    with pytest.raises(InputError, match=r"tasks.alike: range is 0 to 1; .* scores of 4 and more in the range 0 to 5"):
+        similar_pairs(tasks)
 
 
 def test_the_command_prints_and_writes_the_batches(tiny_encoder, sample_data, tmp_path, capsys):
