@@ -182,13 +182,15 @@ class Embed(_Written, Computing, PoolingOption, ModelOption):
 
 def embed(options: Embed) -> None:
     """Embed and write; print what was written."""
-    from multitask.models.sentence_encoder import load_encoder
+    from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
     from multitask.use.embed import embed_file
 
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     stored = options.normalize, options.dtype, options.dimensions
     read = options.file_format, options.long
     count, width = embed_file(encoder, options.text, options.output, options.column, *stored, *read)
+    reads_windows = isinstance(encoder, SentenceEncoder) and options.long != "windows"
+    encoder.counts.warn(options.text, " (--long windows reads all)" * reads_windows)
     print(f"{options.output}: {count} embeddings of size {width}")
 
 

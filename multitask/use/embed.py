@@ -22,7 +22,7 @@ from multitask.data.messages import STANDARD_INPUT, logger, read_or_refuse, reas
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import prompt_of, template, texts_of_rows
-from multitask.models.sentence_encoder import Embedder, SentenceEncoder
+from multitask.models.sentence_encoder import Embedder
 
 SENTENCES_PER_BLOCK = 16384
 STORED = {"float32": "<f4", "float16": "<f2"}
@@ -70,7 +70,7 @@ def embed_file(
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences, or
     with the columns of a template.
     `dimensions` keeps only so many numbers of each embedding; `normalize` then scales it to length 1. `long` says how
-    texts with more tokens than the encoder takes are read.
+    texts with more tokens than the encoder takes are read; `encoder.counts` counts these, and unreadable ones.
     Raises InputError for no sentence, a missing column, no text, too many dimensions, or a file that changes meanwhile.
     """
     digest = sha256_of_file(source) if source.is_file() else None
@@ -97,8 +97,6 @@ def embed_file(
             raise InputError(f"{source}: no sentence; expected one sentence per line")
         if digest is not None and sha256_of_file(source) != digest:
             raise InputError(f"{source}: changed while it was read; run the command again")
-        reads_windows = isinstance(encoder, SentenceEncoder) and long != "windows"
-        encoder.counts.warn(source, " (--long windows reads all)" * reads_windows)
         file.seek(0)
         _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
         file.flush()

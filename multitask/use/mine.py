@@ -116,6 +116,7 @@ def index_of(
         yield Index.open(corpus, encoder)
         return
     output.parent.mkdir(parents=True, exist_ok=True)
+    source: Path | str = corpus or "sentences of the pairs"
     with TemporaryDirectory(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent) as folder:
         if corpus is None:
             corpus, file_format = Path(folder, "sentences.jsonl"), Format()
@@ -123,6 +124,7 @@ def index_of(
             with table_writer(corpus, ["text"]) as write:
                 write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
         embed_file(encoder, corpus, made := Path(folder, "corpus.npy"), column, normalize=True, file_format=file_format)
+        encoder.counts.warn(source)
         yield Index.open(made, encoder)
 
 

@@ -20,7 +20,7 @@ from minbert.files import write_json
 from multitask.cli.main import main
 from multitask.data import messages as problems
 from multitask.models.model_folder import write_pooling
-from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.use import embed as module
 from multitask.use import search as searching
 from multitask.use.embed import Index, embed_file
@@ -51,9 +51,10 @@ def test_blank_lines_are_skipped_and_texts_that_cannot_be_read_are_counted_once(
         "\u1781\n\u200b\u200d\n" + "\n".join(SENTENCES[:3]) + "\n\ufeff \n\u1782\n", "utf-8"
     )
     assert embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)[0] == 5
+    encoder.counts.warn("texts")
     assert [message.partition(",")[0] for message in caplog.messages] == [
         f"{tmp_path / 't.txt'}: skipped 2 blank lines",
-        f"{tmp_path / 't.txt'}: most tokens of 2 of 5 texts are unknown ([UNK])",
+        "texts: most tokens of 2 of 5 texts are unknown ([UNK])",
     ]
     assert list(Index.open(tmp_path / "e.npy", encoder).texts()) == ["\u1781", *SENTENCES[:3], "\u1782"]
 
@@ -88,7 +89,8 @@ def test_windows_are_not_advised_where_another_library_embeds(tiny_encoder, tmp_
     settings = {"prompts": {"query": "a man "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", settings)
     (tmp_path / "t.txt").write_text("time " * 70)
-    embed_file(load_encoder(folder, device="cpu"), tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    paths = [str(tmp_path / name) for name in ("t.txt", "e.npy")]
+    assert main(["embed", *paths, "--model", str(folder), "--device", "cpu"]) == 0
     assert caplog.messages[-1] == f"{tmp_path / 't.txt'}: cut 1 of 1 texts to 64 tokens"
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.data.examples import TextCounts
 from multitask.data.tables import Format
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.use import mine as module
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
@@ -191,6 +192,15 @@ def test_words_of_templates_hide_neither_anchors_nor_positives(column, tmp_path)
     for text, _ in pairs:
         found = {row[2] for row in rows if row[0] == f"query: {text}"}
         assert found == {f"{before}{other}" for other in texts if other not in known[text]}
+
+
+def test_long_texts_are_counted_by_what_the_user_gave_without_options_that_mining_lacks(tiny_encoder, tmp_path, caplog):
+    encoder, long = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32"), "time " * 70
+    (corpus := tmp_path / "c.txt").write_text(long)
+    for given_corpus, counted in ((None, "sentences of the pairs: cut 1 of 2"), (corpus, f"{corpus}: cut 1 of 1")):
+        caplog.clear()
+        with index_of(encoder, [(long, "a film")], given_corpus, None, tmp_path / "o.csv", Format()):
+            assert caplog.messages == [f"{counted} texts to 64 tokens"]
 
 
 def test_pairs_of_tables_and_of_sources(tmp_path, small_data, caplog):
