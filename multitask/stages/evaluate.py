@@ -8,7 +8,7 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.base.options import RunOptions
+from multitask.base.device import Runtime
 from multitask.base.runs import Weights, is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, drawn_rows
@@ -59,7 +59,7 @@ def compute(models: Sequence[Weights], data: Path, config: EvaluateConfig, run: 
     _check_selected_on(model, data)
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
-    embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
+    embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, runtime)}
     estimates, examples = estimate(loaded, dev), {name: rows.examples for name, rows in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
     evaluation = TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on)
@@ -105,9 +105,9 @@ def similarity_dev_set(data: Path) -> Examples | None:
     return pairs if len({text for column in pairs.sentences for text in column}) > 1 else None  # nothing is spread
 
 
-def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, Any]:
+def _geometry(model: Path, pairs: Examples, runtime: Runtime) -> dict[str, Any]:
     """The geometry of a model's embeddings of some pairs, as JSON types."""
-    encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
+    encoder = SentenceEncoder.read_as_stored(model).on(runtime, keep_layers=False)
     first, second = map(list, pairs.texts)
     table = EmbeddingTable.of(encoder, [*first, *second], pairs.long)
     encoder.counts.warn(f"{pairs.source}, for the geometry")

@@ -23,6 +23,7 @@ from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.transformers_model import TransformersModel
 from multitask.stages.ensemble import ensemble
+from multitask.stages.evaluate import evaluate_on_dev
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
@@ -102,7 +103,7 @@ def test_embeddings_are_those_of_transformers(name, pooling, folders):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_an_encoder_that_sentence_transformers_embeds_is_scored_without_heads(folders, tmp_path):
+def test_an_encoder_that_sentence_transformers_embeds_is_scored_without_heads(folders, small_data, tmp_path):
     folder = shutil.copytree(folders["modernbert"], tmp_path / "model")
     kinds = {"Transformer": "", "Pooling": "1_Pooling"}
     write_json(folder / "modules.json", [{"type": f"x.{kind}", "path": path} for kind, path in kinds.items()])
@@ -110,6 +111,8 @@ def test_an_encoder_that_sentence_transformers_embeds_is_scored_without_heads(fo
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": 7})
     encoder = load_model(folder, {}).encoder
     assert (encoder.pooling, encoder.max_length) == ("cls", 7)
+    found = evaluate_on_dev(str(folder), small_data, options=RunOptions(runs=tmp_path, **EXACT)).evaluation()
+    assert found["geometry"]["uniformity"] < 0
 
 
 @pytest.mark.parametrize("name", ["deberta-v2", "t5"])
