@@ -43,12 +43,20 @@ TOKENIZER_FILES = (
 """Those in addition to tokenizer.json."""
 ADAPTER = "adapter_config.json"
 """Says how PEFT changes a model's weights."""
+SENTENCE_SETTINGS = (
+    "sentence_bert_config.json",
+    *(
+        f"sentence_{kind}_config.json"
+        for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    ),
+)
+"""Names of one file of sentence-transformers, which reads the first that is there; only old models have the others."""
 HUB_EXTRAS = (
     "tokenizer.json",
     *TOKENIZER_FILES,
     "1_Pooling/config.json",
     "modules.json",
-    "sentence_bert_config.json",
+    *SENTENCE_SETTINGS,
     "config_sentence_transformers.json",
     "trained_on.npz",  # our exports record their training data here
     ADAPTER,
@@ -147,6 +155,11 @@ def shards(path: Path) -> dict[str, list[str]]:
     return found
 
 
+def sentence_settings(folder: Path) -> Path:
+    """The file of a folder's `SENTENCE_SETTINGS`, which need not be there."""
+    return next(filter(Path.is_file, paths := [folder / name for name in SENTENCE_SETTINGS]), paths[0])
+
+
 def module_folders(folder: Path) -> list[str]:
     """The folders of a sentence-transformers model's modules after its pooling, without norms: they have no weights."""
     path = folder / "modules.json"
@@ -181,6 +194,8 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
     with hub_errors(name, revision):
         found = next(filter(None, (_download(name, file, revision) for file in _descriptions(with_weights))), None)
         if found is None:
+            if adapter := _download(name, ADAPTER, revision):
+                _without_adapter(adapter.parent)
             raise InputError(f"{name}: the hub repository has no config.json")
         commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
         weights = _weights_from_hub(name, commit, found) if with_weights else None

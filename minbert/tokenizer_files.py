@@ -14,6 +14,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
 from minbert.config import ARCHITECTURES, BertConfig, ModelType
+from minbert.download_checkpoint import sentence_settings
 from minbert.errors import InputError
 from minbert.files import read_json, read_text
 
@@ -61,7 +62,7 @@ def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[
     for name, computed in COMPUTED.items():
         if (value := settings.get(name, computed)) != computed:
             raise InputError(f"{folder}: the tokenizer's {name} is {value!r:.60}; only {computed!r} is computed here")
-    lower = folder / "sentence_bert_config.json"
+    lower = sentence_settings(folder)
     if _read(lower).get("do_lower_case") and (not backend.normalizer or backend.normalizer.normalize_str("A") != "a"):
         raise InputError(f"{lower}: do_lower_case is set; expected the do_lower_case of tokenizer_config.json instead")
     splits = [[part.__getstate__() for part in (t.normalizer, t.pre_tokenizer)] for t in (stored, backend) if t]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field
 
-from minbert.download_checkpoint import HUB_EXTRAS, module_folders, weights_files
+from minbert.download_checkpoint import HUB_EXTRAS, module_folders, sentence_settings, weights_files
 from minbert.errors import InputError, refuse_unknown
 from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
@@ -73,7 +73,7 @@ def stored_max_length(folder: Path) -> int | None:
         return found.max_length
     places = [("tokenizer_config.json", "model_max_length"), ("tokenizer_config.json", "max_len")]
     if (folder / "modules.json").is_file():  # of sentence-transformers, where this older setting takes precedence
-        places.insert(0, ("sentence_bert_config.json", "max_seq_length"))
+        places.insert(0, (sentence_settings(folder).name, "max_seq_length"))
     for name, key in places:
         length = read_json(folder / name, dict).get(key) if (folder / name).is_file() else None
         if length is not None and (type(length) is not int or length < 3):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig, Long
-from minbert.download_checkpoint import hub_errors
+from minbert.download_checkpoint import SENTENCE_SETTINGS, hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, sha256_of_file
 from multitask.base.device import resolve_runtime
@@ -36,7 +36,7 @@ PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model")
 # Module lists of sentence-transformers' folders that `SentenceEncoder` can compute, and settings that it cannot.
 PLAIN = ("Transformer, Pooling", "Transformer, Pooling, Normalize")
 CHANGES = (
-    ("sentence_bert_config.json", "do_lower_case"),
+    *((name, "do_lower_case") for name in SENTENCE_SETTINGS),
     ("config_sentence_transformers.json", "default_prompt_name"),
     ("config_sentence_transformers.json", "truncate_dim"),
 )

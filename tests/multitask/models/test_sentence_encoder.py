@@ -178,6 +178,11 @@ DESCRIBED = {"tasks": {}, "pooling": "mean", "heads": {}}
         ({"sentence_bert_config.json": {"max_seq_length": 9}, "tokenizer_config.json": {"model_max_length": 7}}, 9),
         ({"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 7}}, 7),
         ({"sentence_bert_config.json": {"max_seq_length": None}}, 64),
+        ({"sentence_roberta_config.json": {"max_seq_length": 9}}, 9),  # its name in old models
+        (
+            {"sentence_roberta_config.json": {"max_seq_length": 9}, "sentence_bert_config.json": {"max_seq_length": 8}},
+            8,
+        ),
         ({"tokenizer_config.json": {"model_max_length": int(1e30)}}, 64),
         ({"multitask.json": {**DESCRIBED, "max_length": 12}, "sentence_bert_config.json": {"max_seq_length": 9}}, 12),
         ({"multitask.json": DESCRIBED}, 64),
