@@ -11,9 +11,11 @@ from minbert.errors import InputError
 from multitask.base.choices_with_parameters import parameters
 from multitask.base.runs import Weights
 from multitask.experiments.table_definitions import OWN_TASKS, Experiment, Node, Preset, Row, experiment, notes_on_start
+from multitask.models.prediction_heads import CosineHead, build_heads
 from multitask.stages.settings import FinetuneConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
+from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.schedulers import SCHEDULERS, build_scheduler
@@ -48,9 +50,15 @@ def _table(
     def for_one(task: Task) -> Node:
         """A training without the settings that are for other tasks, or for several."""
         ordinal = tuple(name for name in settings.ordinal if name == task.name)
-        patience = settings.patience if task.selects else None
+        compares = isinstance(build_heads([task], 1, settings.heads)[task.name], CosineHead)
         return finetuned(
-            tasks=(task.name,), ordinal=ordinal, patience=patience, task_weights=None, conflicts_every=None
+            tasks=(task.name,),
+            ordinal=ordinal,
+            patience=settings.patience if task.selects else None,
+            calibrate=settings.calibrate and isinstance(task, Labelled),
+            matryoshka=settings.matryoshka if compares else (),
+            task_weights=None,
+            conflicts_every=None,
         )
 
     alone = {name: for_one(task) for name, task in tasks.items()}

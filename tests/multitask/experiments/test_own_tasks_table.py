@@ -25,7 +25,9 @@ from multitask.experiments.own_tasks_table import tasks_preset
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.score_tables import best_mean
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
+from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import FinetuneConfig
+from tests.multitask import declared
 
 TASKS = """
 [tasks.topic]
@@ -108,9 +110,9 @@ def test_names_that_differ_in_case_or_are_part_of_a_label_are_of_two_rows(
     name, united, tasks_file, tiny_encoder, tmp_path, capsys
 ):
     shutil.copytree(tasks_file.parent, tmp_path / "data")
-    declared = tmp_path / "data" / "tasks.toml"
-    declared.write_text(TASKS.replace("tasks.stars", f"tasks.{name}"), encoding="utf-8")
-    assert main(arguments("plan", declared, tiny_encoder, tmp_path)) == 0
+    named = tmp_path / "data" / "tasks.toml"
+    named.write_text(TASKS.replace("tasks.stars", f"tasks.{name}"), encoding="utf-8")
+    assert main(arguments("plan", named, tiny_encoder, tmp_path)) == 0
     shown = capsys.readouterr().out
     assert f"{name} alone" in shown
     assert united in shown
@@ -263,6 +265,37 @@ def test_tasks_without_a_score_to_choose_by_say_what_is_kept_and_that_nothing_is
     results = PresetResults.of(replace(frames, runs=runs))
     assert write_best_predictions(preset, results, RunOptions(), tmp_path) == []
     assert caplog.messages[-1] == "no predictions for topic, tags, stars: no model has an overall score"
+
+
+def test_a_task_alone_has_the_settings_that_are_for_it(tmp_path):
+    pair = {"text": ["a", "b"], "label": "score"}
+    tasks = {
+        "alike": {"kind": "cosine", **pair},
+        "stars": {"kind": "regression", "text": "a", "label": "score"},
+        "topic": {"kind": "classification", "text": "a", "label": "topic"},
+        "same": {"kind": "pair_classification", **pair, "labels": [0, 1]},
+    }
+    columns = {"a": ["one", "two"], "b": ["four", "five"], "score": [0, 1], "topic": ["x", "y"]}
+    settings = FinetuneConfig(
+        calibrate=True,
+        matryoshka=(8,),
+        patience=2,
+        ordinal=("topic",),
+        heads=HeadsConfig("none", similarity_pairs="embeddings"),
+    )
+    preset = tasks_preset(declared.tasks_file(tmp_path, columns, **tasks), "start", settings, ["average"])
+    found = {key.removeprefix("alone="): node.config for key, node in preset.experiments[0].models.items()}
+    given = {
+        name: [field for field in ("calibrate", "matryoshka", "patience", "ordinal") if getattr(found[name], field)]
+        for name in tasks
+    }
+    assert given == {
+        "alike": ["matryoshka", "patience"],
+        "stars": ["patience"],
+        "topic": ["calibrate", "patience", "ordinal"],
+        "same": ["calibrate", "matryoshka", "patience"],
+    }
+    assert found["scheduler=average"].matryoshka == (8,)
 
 
 def test_a_scheduler_that_is_written_in_two_ways_has_one_row(tasks_file, tiny_encoder):
