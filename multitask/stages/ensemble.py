@@ -217,8 +217,6 @@ def _soup(
     folder: Path,
 ) -> tuple[Votes, dict[Split, Estimates]]:
     """Save the soup as the model of the run in `folder`; return its members as votes, and its estimates."""
-    if len({member.seed for member in members}) > 1:
-        logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     dev = examples["dev"]
     # A soup predicts other probabilities than its members, so it needs its own thresholds and temperatures.
     calibrate = any(task.declaration().get("temperature") for member in members for task in member.tasks.values())
@@ -237,6 +235,8 @@ def _soup(
     chosen = list(members)
     if config.method == "greedy_soup":
         chosen = select_soup(sorted(members, key=lambda member: -sortable(scores[member.label].overall)), dev_score)
+    if len({member.seed for member in chosen}) > 1:
+        logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     model = mixed([member.folder for member in chosen])
     on_dev = tuned(model)
     others = [task for name, task in model.tasks.items() if name not in dev]

@@ -374,6 +374,16 @@ def test_a_member_knows_the_seed_of_its_run(write_run, of_stage):
     assert member.seed == 3
 
 
+@pytest.mark.parametrize("chosen", [1, 2])
+def test_heads_of_other_seeds_are_warned_of_where_they_are_averaged(
+    write_run, small_data, tmp_path, monkeypatch, caplog, chosen
+):
+    runs = [write_run(seed, config=FinetuneConfig(seed=seed)) for seed in (1, 2)]
+    monkeypatch.setattr("multitask.stages.ensemble.select_soup", lambda ranked, _: ranked[:chosen])
+    build(runs, small_data, tmp_path, "greedy_soup")
+    assert ("began from different seeds" in caplog.text) == (chosen > 1)
+
+
 def test_what_is_no_member(write_run, tiny_encoder):
     with pytest.raises(InputError, match=r"not a fine-tuned model, as it has no multitask\.json"):
         find_members([tiny_encoder])

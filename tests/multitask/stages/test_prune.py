@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.files import read_json
+from minbert.files import read_json, write_json
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
@@ -197,6 +197,20 @@ def test_scores_by_a_task_pool_as_asked(run, tuned, tiny_encoder, tmp_path):
         np.testing.assert_array_equal(asked[name], expected[name])
     with pytest.raises(InputError, match=r"pooling is cls; expected auto or mean, with which .* was trained"):
         run(replace(HALF, score="task", pooling="cls"), start=tuned.folder)
+
+
+@pytest.mark.parametrize("score", ["task", "align_uniform"])
+def test_scores_of_an_encoder_are_of_texts_as_long_as_asked_or_as_it_takes(run, tiny_encoder, tmp_path, score):
+    """A length that the folder records is one for embedding and scoring, as trainings take it."""
+    recorded = shutil.copytree(tiny_encoder, tmp_path / "recorded")
+    write_json(recorded / "tokenizer_config.json", {"model_max_length": 6})
+    config = replace(HALF, score=score)
+    whole, expected, cut = (
+        np.load(run(replace(config, max_length=length), start=start).folder / "scores.npz")["head_scores"]
+        for length, start in ((None, recorded), (None, tiny_encoder), (6, recorded))
+    )
+    np.testing.assert_array_equal(whole, expected)
+    assert not np.array_equal(whole, cut)
 
 
 def test_scores_by_a_task_weigh_its_rows(run, run_stage, tmp_path):
