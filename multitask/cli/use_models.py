@@ -292,15 +292,15 @@ def mine(options: Mine) -> None:
     from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
     from multitask.models.sentence_encoder import load_encoder
     from multitask.tasks.sources import PAIRED
-    from multitask.use.mine import COLUMNS, WITHOUT_WORDS, formats_of, index_of, mined_rows, negatives_of, read_pairs
+    from multitask.use.mine import COLUMNS, formats_of, index_of, mined_rows, negatives_of, read_pairs
 
     check_output(options.output)
     if options.pairs not in PAIRED and (found := changed(options, "data")):
         raise InputError(f"{found}: only with a source of `pretrain`, not with a file of pairs; leave it out")
     of_pairs, of_corpus = formats_of(options.pairs, options.corpus, options.column, options.file_format)
-    pairs, same_meaning = read_pairs(options.pairs, options.text, options.data, of_pairs)
+    pairs, written, same_meaning = read_pairs(options.pairs, options.text, options.data, of_pairs)
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    columns, count, written = COLUMNS[options.format], 0, options.text or WITHOUT_WORDS
+    columns, count = COLUMNS[options.format], 0
     with index_of(encoder, pairs, options.corpus, options.column, options.output, of_corpus, written) as corpus:
         negatives = negatives_of(encoder, pairs, corpus, options, same_meaning, written)
         having = sum(map(bool, negatives.values()))

@@ -32,7 +32,7 @@ from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import in_words, prompt_of, template, texts_of_rows, with_content
 from multitask.data.write_tables import table_writer
 from multitask.models.sentence_encoder import Embedder
-from multitask.tasks.sources import PAIRED, Pairs, Triplets, source_named, unlabelled
+from multitask.tasks.sources import PAIRED, Pairs, TaskTexts, Triplets, source_named, unlabelled
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
 from multitask.use.search import search
@@ -66,8 +66,9 @@ def formats_of(pairs: str, corpus: Path | None, column: str | None, written: For
 
 def read_pairs(
     name: str, columns: Sequence[str], data: Path, file_format: Format = Format()
-) -> tuple[PositivePairs, bool]:
-    """Pairs of a table, or of a source of `pretrain` in a data folder; and whether they are known to mean the same.
+) -> tuple[PositivePairs, Sequence[str], bool]:
+    """Pairs of a table, or of a source of `pretrain` in a data folder; the templates of anchors and positives; and
+    whether pairs are known to mean the same.
 
     Rows with a blank sentence are left out, with a warning. The default columns are those of triplets or of pairs; of a
     text file, they are the two sentences of a line with a tab between them. Raises InputError if there is no pair, or
@@ -77,7 +78,8 @@ def read_pairs(
         if columns:
             raise InputError(f"--text names columns of a table, but {name} is a source with its own; leave it out")
         source = source_named(name, data, option="pairs")
-        return list(zip(*source.rows(negative_pairs=False).sentences[:2], strict=True)), source.same_meaning
+        pairs = list(zip(*source.rows(negative_pairs=False).sentences[:2], strict=True))
+        return pairs, source.task.files.text if isinstance(source, TaskTexts) else WITHOUT_WORDS, source.same_meaning
     file = RowsFrom(name)
     lines = file.form == ".txt" and not file_format.separator
     table = unlabelled((open_pairs if lines else open_table)(file, file_format))
@@ -94,7 +96,7 @@ def read_pairs(
     found = [texts for _, texts in read if all(texts)]
     if not found:
         raise InputError(f"{name}: no pair; expected at least one with two sentences")
-    return found, False
+    return found, columns, False
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from multitask.use import mine as module
 from multitask.use.embed import Index, embed_file
 from multitask.use.hard_negatives import HardNegatives
 from multitask.use.mine import choose_negatives, formats_of, index_of, mined_rows, negatives_of, read_pairs
+from tests.multitask.declared import tasks_file
 
 WORDS = [f"{first} {second}" for first, second in product(["red", "green", "blue", "old", "new"], repeat=2)]
 
@@ -217,6 +218,10 @@ def test_pairs_of_tables_and_of_sources(tmp_path, small_data, caplog):
     with pytest.raises(InputError, match="no pair"):
         read_pairs(str(tmp_path / "t.csv"), (), small_data)
     assert all(map(all, read_pairs("quora", (), small_data)[0]))
+    texts = ["query: {a}", "{b}"]
+    same = {"kind": "pair_classification", "text": texts, "label": "same", "labels": [0, 1]}
+    tasks = tasks_file(tmp_path, {"a": ["x", "y"], "b": ["v", "w"], "same": [1, 0]}, paraphrase=same)
+    assert read_pairs("quora", (), tasks) == ([("x", "v")], tuple(texts), True)
     (tmp_path / "t.csv").write_text("q;title;body\né;b;c\n;d;e\n", encoding="cp1252")
     columns, written = ("query: {q}", "{title}. {body}"), Format(separator=";", encoding="cp1252")
     assert read_pairs(str(tmp_path / "t.csv"), columns, small_data, written)[0] == [("é", "b. c")]
