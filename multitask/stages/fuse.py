@@ -23,7 +23,6 @@ from multitask.stages.reads import sources_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings import FUSE, FuseConfig
 from multitask.stages.training_run import StartModel, train_run
-from multitask.tasks.declarations import load_tasks
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -39,7 +38,6 @@ fuse = partial(run_stage, FUSE)
 
 def reads(config: FuseConfig, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sources that are trained contrastively."""
-    config = config.of_declared(load_tasks(data))
     found = reads_of_tasks(config.finetune, data)
     views = sources_of((*found["training"], *config.unlabelled), data, "--unlabelled")
     return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}
@@ -47,7 +45,6 @@ def reads(config: FuseConfig, data: Path) -> dict[str, Any]:
 
 def compute(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
     """Fuse into a run's folder."""
-    config = config.of_declared(load_tasks(data))
     supervised = config.finetune
     begin = StartModel.load(models[0], supervised, run.runtime, supervised.matryoshka)
     problem = Fusing.load(begin, data, supervised)

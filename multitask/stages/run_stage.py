@@ -19,6 +19,7 @@ from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights, is_run, locate_model
 from multitask.models.model_folder import file_hashes, has_heads
 from multitask.stages.registry import Stage
+from multitask.tasks.declarations import load_tasks
 from multitask.training.loop import OnEvaluation
 
 logger = logging.getLogger("multitask")
@@ -90,7 +91,7 @@ def run_stage(
             _tell_of_threads(own, threads, artefact.folder)
             use_threads(own)
         started = time.monotonic()
-        stage.functions.compute(weights, data, config, OpenRun(artefact, runtime, options, on_evaluation))
+        stage.functions.compute(weights, data, key.config, OpenRun(artefact, runtime, options, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact
 
@@ -143,8 +144,11 @@ def key_of_models(stage: Stage, models: Sequence[Weights], data: Path, config: A
 def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, runtime: Runtime) -> RunKey:
     """Everything that decides the bits of a run. Reads and hashes files, but loads no model and parses no rows.
 
-    Parents are the models that it starts from; a planned run is its key. No heads of theirs go on.
+    Parents are the models that it starts from; a planned run is its key. No heads of theirs go on. The key's
+    configuration has the declared tasks in place of defaults that name others.
     """
+    if of_declared := getattr(config, "of_declared", None):
+        config = of_declared(load_tasks(data))
     reads = getattr(stage.functions, "reads", None)
     read = reads(config, data) if reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from minbert.files import sha256_of_file
+from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
@@ -246,8 +246,10 @@ def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
     columns = {"text": [f"text {number}" for number in range(40)], "topic": ["a", "b"] * 20, "value": [*range(5)] * 8}
     kinds = {"topic": "classification", "value": "regression"}
     tasks = {name: {"kind": kind, "text": "text", "label": name} for name, kind in kinds.items()}
-    (line,) = run(varied(FuseConfig(), epochs=1), data=tasks_file(tmp_path, columns, **tasks)).history()
-    assert line["training"].keys() >= {"topic", "topic views", "value", "value views"}
+    found = run(varied(FuseConfig(), epochs=1), data=tasks_file(tmp_path, columns, **tasks))
+    assert found.history()[0]["training"].keys() >= {"topic", "topic views", "value", "value views"}
+    recorded = read_json(found.folder / "config.json", dict)
+    assert recorded["finetune"]["tasks"] == recorded["finetune"]["untrained"] == recorded["unlabelled"] == []
 
 
 def test_conflicts_are_those_of_the_update_without_its_views(fusing, monkeypatch):
