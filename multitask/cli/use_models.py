@@ -186,9 +186,8 @@ def embed(options: Embed) -> None:
     from multitask.use.embed import embed_file
 
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
-    stored = options.normalize, options.dtype, options.dimensions
-    read = options.file_format, options.long
-    count, width = embed_file(encoder, options.text, options.output, options.column, *stored, *read)
+    how = options.normalize, options.dtype, options.dimensions, options.file_format, options.long
+    count, width = embed_file(encoder, options.text, options.output, options.column, *how)
     reads_windows = isinstance(encoder, SentenceEncoder) and options.long != "windows"
     encoder.counts.warn(options.text, " (--long windows reads all)" * reads_windows)
     print(f"{options.output}: {count} embeddings of size {width}")
