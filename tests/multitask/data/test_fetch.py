@@ -12,6 +12,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.data.fetch import PublishedFile, fetch, load_sources
+from tests.conftest import slow_after
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -76,7 +77,7 @@ def test_downloads_and_verifies_and_does_it_once(server, tmp_path, checksum):
     assert [file.name for file in path.parent.iterdir()] == ["data.csv"]
 
 
-@pytest.mark.parametrize("says_length", [True, False])
+@pytest.mark.parametrize("says_length", slow_after(1, [True, False]))
 @pytest.mark.parametrize("answers", [["cut", "cut"], ["stall"], [503, 429]])
 def test_what_fails_for_a_while_is_tried_again(server, tmp_path, says_length, answers):
     server.answers, server.says_length = list(answers), says_length

@@ -38,6 +38,7 @@ from multitask.training.schedulers import SCHEDULERS
 from multitask.training.schedulers.pcgrad_and_aggregators import Aggregation
 from multitask.training.settings import ObjectiveConfig, OptimizerConfig
 from multitask.training.source import Trainable
+from tests.conftest import slow_after
 from tests.multitask.training.schedulers.toy import tasks_of
 
 META = torch.device("meta")
@@ -107,12 +108,12 @@ def run(on_meta, one_layer, data, tmp_path) -> Callable[..., None]:
     return call
 
 
-@pytest.mark.parametrize("scheduler", sorted(SCHEDULERS.keys() - WAITS))
+@pytest.mark.parametrize("scheduler", slow_after(3, sorted(SCHEDULERS.keys() - WAITS)))
 def test_fine_tuning(run, scheduler):
     run(finetune, FinetuneConfig(tasks_of(scheduler), scheduler=scheduler, batch_size=4))
 
 
-@pytest.mark.parametrize("scheduler", sorted(WAITS))
+@pytest.mark.parametrize("scheduler", slow_after(3, sorted(WAITS)))
 def test_some_schedulers_wait_for_torchjd_only(run, scheduler):
     with pytest.raises((RuntimeError, NotImplementedError), match="meta") as raised:
         run(finetune, FinetuneConfig(MAIN_TASKS, scheduler=scheduler, batch_size=4))

@@ -204,7 +204,7 @@ def first_state(tiny_encoder, small_data) -> Callable[[FinetuneConfig], Finetuni
     return build
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULERS))
+@pytest.mark.parametrize("name", slow_after(4, sorted(SCHEDULERS)))
 def test_every_scheduler_takes_the_regularised_losses(name, first_state):
     needs(name)
     config = replace(THREE_TASKS, scheduler=name, tasks=tasks_of(name))

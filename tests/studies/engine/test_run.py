@@ -42,7 +42,7 @@ from studies.gradient_paradigm.tables import SHORT_EPOCHS
 from studies.gradient_paradigm.training_figures import STATISTIC_LABELS
 from studies.sparse_cse import tables as sparse_tables
 from studies.study import all_experiments
-from tests.conftest import ROOT, random_encoder, sample_vocabulary
+from tests.conftest import ROOT, random_encoder, sample_vocabulary, slow_after
 from tests.reliability.faulty_files import FAULTS, FaultyFiles
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
@@ -407,7 +407,7 @@ def test_command_line_runs_plans_reports_and_says_what_failed(recipes, tmp_path,
     assert main(["report", "paper", *places]) == 2
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("number", slow_after(1, [errno.ENOSPC, errno.EROFS]))
 def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(preset, tmp_path, monkeypatch, number):
     computed: list[str] = []
 

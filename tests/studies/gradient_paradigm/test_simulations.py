@@ -125,6 +125,7 @@ def test_another_folder_gets_the_same_bits(runs, tmp_path):
         np.testing.assert_array_equal(values, theirs.dissipation[name])
 
 
+@pytest.mark.slow
 def test_the_command_prints_claims_and_draws_the_same_figures_every_time(runs, capsys):
     assert main(["simulate", "--runs", str(runs), *OPTIONS]) == 0
     lines = capsys.readouterr().out.splitlines()
