@@ -33,7 +33,7 @@ class RunKey:
 
     stage: str  # the stage's name
     version: int  # the stage's version
-    config: Any  # the stage's configuration as it was given, a dataclass whose fields all have defaults
+    config: Any  # the stage's configuration, a dataclass whose fields all have defaults
     inputs: Mapping[str, Any]  # the parents' keys, hashes of everything else that the stage reads, device and precision
 
     def digest(self) -> str:

@@ -251,7 +251,7 @@ def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object
                 progress.ended_stage(job.node, outcome.error if isinstance(outcome, Failed) else None)
             report(outcomes)
     for outcome in outcomes.values():
-        if isinstance(outcome, Run):
+        if isinstance(outcome, Run) and outcome.done:  # nobody has begun it anew
             outcome.remove_state()  # a stage found complete is not run again, which would do this
     return outcomes
 

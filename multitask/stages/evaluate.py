@@ -20,8 +20,8 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file, declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings_without_training import ON_DEV, EvaluateConfig
-from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Classification, Cosine
+from multitask.tasks.declarations import load_tasks, tasks_with_positives
+from multitask.tasks.kinds import Classification
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.scores import most_accurate_threshold
 
@@ -95,8 +95,7 @@ def similarity_dev_set(data: Path) -> Examples | None:
 
     None if the data declares none, lacks the file, or has a single sentence.
     """
-    scored = (task for task in load_tasks(data).values() if isinstance(task, Cosine) and task.has_positives)
-    if (task := next(scored, None)) is None or task.files.dev is None:
+    if (task := next(tasks_with_positives(data), None)) is None or task.files.dev is None:
         return None
     path = task.files.dev.path
     if path is None or not path.is_file():

@@ -1,7 +1,7 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,15 +83,19 @@ def similarity_task(data: Path, name: str | None = None) -> Task:
     return found
 
 
-def task_with_positives(data: Path) -> Task:
-    """The similarity task. Raises InputError unless its scores tell which pairs mean the same."""
-    if isinstance(task := similarity_task(data), Cosine) and not task.has_positives:
-        low, high = task.bounds
-        raise task.problem(
-            f"range is {low:g} to {high:g}; pairs that mean the same are those with scores of {POSITIVE:g} and more in "
-            "the range 0 to 5"
+def tasks_with_positives(data: Path) -> Iterator[Cosine]:
+    """Tasks whose scores tell which pairs mean the same."""
+    return (task for task in load_tasks(data).values() if isinstance(task, Cosine) and task.has_positives)
+
+
+def task_with_positives(data: Path) -> Cosine:
+    """The first task whose scores tell which pairs mean the same. Raises InputError if there is none."""
+    if (found := next(tasks_with_positives(data), None)) is None:
+        raise similarity_task(data).problem(
+            "expected range = [0, 5], as of STS, where pairs with scores of "
+            f"{POSITIVE:g} and more mean the same; no task has it"
         )
-    return task
+    return found
 
 
 def files_folder(data: Path) -> Path:

@@ -93,6 +93,21 @@ def test_a_state_that_a_kill_left_to_a_complete_run_goes_with_the_next_grid_but_
     assert not any(state.exists() for state in states)
 
 
+def test_a_grid_leaves_the_state_of_a_run_that_was_begun_anew_meanwhile(recipes, runs):
+    evaluated, other = sorted(runs.glob("evaluate-*/DONE"))
+    evaluated.unlink()
+
+    def begin_anew(outcomes: object) -> None:
+        other.unlink()
+        (other.parent / "state").mkdir()
+
+    grid = Grid(two_rows(recipes).experiments, 1, options(runs))
+    with Engine() as engine:
+        compute_grid(grid, engine, begin_anew)
+    assert evaluated.is_file()
+    assert (other.parent / "state").is_dir()
+
+
 def test_a_stage_is_told_with_its_seed(recipes):
     lines = [(Row("fusion", "Fusion"), recipes.fuse(recipes.start))]
     grid = Grid([experiment("ways", "Ways", "", lines)], 2, options(Path("runs")))

@@ -83,7 +83,7 @@ def run(run_stage, one_layer):
     return partial(run_stage, start=one_layer)
 
 
-@pytest.mark.parametrize("case", slow_after(2, CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run):
     stage, config = CASES[case]
     whole = run(stage, config, folder="whole")

@@ -68,7 +68,7 @@ def lines(artefact: Run, watched: bool = True) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    "name", slow_after(2, ["uncertainty", "gradvac", "famo", "dwa", "graddrop", "nash_mtl", "annealed"])
+    "name", slow_after(5, ["uncertainty", "famo", "dwa", "gradvac", "nash_mtl", "graddrop", "annealed"])
 )
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name):
     changes = {"annealed": {"conflicts_every": 2}, "gradvac": {"batch_size": 2, "accumulate": 3}}
