@@ -31,7 +31,7 @@ from tests.minbert.hub import Hub, running
 ROOT = Path(__file__).parents[1]
 # Tests also run on busy machines, so slowness is no failure. `./run_tests.sh all` chooses `many`.
 settings.register_profile("many", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("few", settings.get_profile("many"), max_examples=10, derandomize=True)
+settings.register_profile("few", settings.get_profile("many"), max_examples=6, derandomize=True)
 settings.load_profile("few")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
@@ -49,9 +49,12 @@ Declared = TypeVar("Declared", bound=Task)
 
 
 def slow_after(first: int, values: Iterable[Any]) -> list[Any]:
-    """Parameters of which the slow tests alone have those after the first ones."""
+    """Parameters of which the slow tests alone have those after the first ones; a tuple has several parameters."""
     return [
-        value if place < first else pytest.param(value, marks=pytest.mark.slow) for place, value in enumerate(values)
+        value
+        if place < first
+        else pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.slow)
+        for place, value in enumerate(values)
     ]
 
 

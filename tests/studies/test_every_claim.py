@@ -23,7 +23,7 @@ from studies.report import claims as measures
 from studies.report.claims import Claim, Status, judge
 from studies.sparse_cse.tables import WHOLE, pruned
 from studies.study import all_experiments, all_studies
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow_after
 from tests.studies import synthetic
 from tests.studies.gradient_paradigm.published import ENDS, WITHOUT_DISSIPATION, probed_as_published
 from tests.studies.synthetic import TABLES, Trained, results_of
@@ -193,7 +193,7 @@ def test_claims_are_told_apart_by_key_and_kind():
     assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS)
 
 
-@pytest.mark.parametrize("shown", STATUSES)
+@pytest.mark.parametrize("shown", slow_after(2, STATUSES))
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.key}-{claim.kind}")
 def test_a_verdict_is_what_the_results_show(claim, shown):
     assert verdicts(shown)[claim.key, claim.kind] == ("theorem" if claim.kind == "theorem" else STATUSES[shown])

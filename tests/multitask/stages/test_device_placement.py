@@ -141,12 +141,15 @@ def test_objectives(on_meta, name):
 
 @pytest.mark.parametrize(
     ("stage", "config"),
-    [
-        *((pretrain, PretrainConfig(select="last", **config)) for config in OTHERS),
-        (mlm, MlmConfig()),
-        *((fuse, FuseConfig(steps=steps)) for steps in ("one", "two")),
-        (finetune, FinetuneConfig(MAIN_TASKS, heads=HeadsConfig(pairs="joint"))),
-    ],
+    slow_after(
+        4,
+        [
+            *((fuse, FuseConfig(steps=steps)) for steps in ("two", "one")),
+            (mlm, MlmConfig()),
+            *((pretrain, PretrainConfig(select="last", **config)) for config in OTHERS),
+            (finetune, FinetuneConfig(MAIN_TASKS, heads=HeadsConfig(pairs="joint"))),
+        ],
+    ),
 )
 def test_other_trainings(run, stage, config):
     run(stage, config)

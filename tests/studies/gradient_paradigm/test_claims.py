@@ -36,6 +36,7 @@ from studies.gradient_paradigm.training_figures import (
     subsets,
 )
 from studies.report.claims import judge
+from tests.conftest import slow_after
 from tests.studies.gradient_paradigm.published import (
     WITHOUT_DISSIPATION,
     as_published,
@@ -62,7 +63,8 @@ def trained(runs: Path, *keys: str, seeds: int = 3, **how: Any) -> Verdicts:
 
 
 @pytest.mark.parametrize(
-    ("modified", "status"), [(0.9, "shown"), (0.3, "equivalent or opposite"), (0.6, "equivalent or opposite")]
+    ("modified", "status"),
+    slow_after(2, [(0.9, "shown"), (0.3, "equivalent or opposite"), (0.6, "equivalent or opposite")]),
 )
 def test_only_losses_that_are_ineffective_must_become_effective(modified, status, tmp_path):
     """MHS is as good as InfoNCE, and worse with components. At 0.6 the others are better, but not comparable."""

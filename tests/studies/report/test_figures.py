@@ -164,6 +164,7 @@ def judged(results: PresetResults) -> pandas.DataFrame:
     return pandas.concat([study.judge(results) for study in all_studies()], ignore_index=True)
 
 
+@pytest.mark.slow
 def test_the_page_has_every_claim_and_stands_alone(results, report):
     markdown, html = ((report / name).read_text(encoding="utf-8") for name in ("study.md", "study.html"))
     found, page = judged(results), Page(html)

@@ -185,6 +185,7 @@ def test_a_missing_row_leaves_claims_untested(share, claimed):
     assert found["better-than-random"] == ("not tested here" if share == 0.05 else "shown")
 
 
+@pytest.mark.slow
 def test_what_is_left_is_compared_with_random_draws(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "intervals", lambda panels, *_: drawn.append(panels))

@@ -149,6 +149,7 @@ def test_other_values_stay_as_they_are(text):
     assert without_formula(text) == text
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_work_and_the_place_before_the_last_is_free(models):
     """One computes, sixteen wait, and one more is told to ask again in a second."""
     explorer, busy, refused, done = Explorer(models, {}), Event(), [], []

@@ -126,7 +126,7 @@ def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
         assert all(batch.rows.min() >= 0 and batch.rows.max() < 64 for batch in found)
 
 
-@pytest.mark.parametrize("name", ["average", "graddrop", "imtl_g", "nash_mtl", "famo"])
+@pytest.mark.parametrize("name", slow_after(2, ["average", "famo", "graddrop", "imtl_g", "nash_mtl"]))
 def test_schedulers_train_in_bf16(run, name):
     artefact = run(config_of(name, epochs=1, epoch_size=16, conflicts_every=1), precision="bf16")
     (line,) = artefact.history()
