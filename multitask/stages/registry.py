@@ -10,7 +10,8 @@ their names, in a module that is imported when they are needed:
     summary(run)                        what the command prints of a finished run
     check(config, data)                 raises InputError where the data lack something, before anything is computed
 
-Only `compute` is required.
+Only `compute` is required. A configuration whose defaults name tasks has a method `of_declared(tasks)`, which gives it
+those that the data declare.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -185,7 +185,10 @@ class ContrastiveConfig:
     losses, --help-objective NAME explains one."""
 
     def check_quora(self, sources: Collection[str], default: "ContrastiveConfig") -> None:
-        """Raise InputError if no source has Quora's pairs, but a setting of them is neither default."""
+        """Raise InputError if a setting is for Quora's pairs, and no source has them.
+
+        A setting counts if it is neither this class's default nor that of the stage.
+        """
         for name, used_by in {"negative_pairs": ("quora",), "quora_share": ("quora", QUORA_TASK)}.items():
             usual = getattr(ContrastiveConfig, name), getattr(default, name)
             if getattr(self, name) not in usual and not {*used_by} & {*sources}:
