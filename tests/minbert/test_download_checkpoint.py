@@ -11,7 +11,7 @@ import huggingface_hub
 import pytest
 
 from minbert import BertModel, download_checkpoint, load_tokenizer
-from minbert.download_checkpoint import BUNDLED, hub_errors, resolve
+from minbert.download_checkpoint import BUNDLED, hub_errors, resolve, sentence_settings
 from minbert.errors import InputError
 from minbert.tokenizer import BERT_SPECIALS
 from tests.minbert.hub import COMMIT
@@ -148,6 +148,13 @@ def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_pat
     assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
     assert load_tokenizer("someone/tiny").encode(["a dog"])[0].tolist() == [2, 5, 6, 3]
     assert hub.requested == []
+
+
+def test_settings_of_old_sentence_transformers_come_with_a_hub_checkpoint(hub, tmp_path):
+    save_reference(tmp_path / "source")
+    more = {"modules.json": b"[]", "sentence_xlnet_config.json": b'{"max_seq_length": 9}'}
+    hub.repositories["someone/old"] = {"main": files_of(tmp_path / "source") | more}
+    assert sentence_settings(resolve("someone/old")).read_bytes() == b'{"max_seq_length": 9}'
 
 
 def test_the_weights_of_further_modules_come_with_a_hub_checkpoint(hub, tmp_path):

@@ -248,12 +248,13 @@ def test_tokenizer_json_counts_for_other_classes(tmp_path, kind, caplog):
         ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}, "no tokenizer.json, or one that"),
         ("tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer"}, "expected tokenizer.json or vocab.json and"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is set; expected the do_lower_case of t"),
+        ("sentence_albert_config.json", {"do_lower_case": True}, "do_lower_case is set; expected the do_lower_case of"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_in_one_line(tmp_path, file, content, complaint):
     (tmp_path / "vocab.txt").write_text("\n".join(word_pieces()), encoding="utf-8")
     write_json(tmp_path / "config.json", {"model_type": "bert", "vocab_size": 1000})
-    if file == "sentence_bert_config.json":
+    if file.startswith("sentence_"):
         write_json(tmp_path / file, content)
         load_tokenizer(str(tmp_path))  # its own lower case
         write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": False})

@@ -217,6 +217,7 @@ OBSTACLES = {
     "pools by max": change("1_Pooling/config.json", pooling_mode_mean_tokens=False, pooling_mode_max_tokens=True),
     "pools by cls and mean": change("1_Pooling/config.json", pooling_mode=["cls", "mean"]),
     "do_lower_case is True": change("sentence_bert_config.json", do_lower_case=True),
+    "sentence_roberta_config.json: do_lower_case is True": change("sentence_roberta_config.json", do_lower_case=True),
     "default_prompt_name is 'query'": change("config_sentence_transformers.json", default_prompt_name="query"),
     "modules.json: expected a list of modules": lambda folder: write_json(folder / "modules.json", [{"type": "x"}]),
     "config.json: no such file": lambda folder: (folder / "config.json").unlink(),
