@@ -152,7 +152,7 @@ MEDIUM = replace(
     supervised=replace(SMALL.supervised, train_limit=8192),
     fusion=_fusion(10, 1600, _SMALL_OPTIMIZER),
     reviews=replace(SMALL.reviews, epochs=10),
-    recovery=replace(SMALL.recovery, train_limit=64_000, epochs=2),
+    recovery=replace(SMALL.recovery, train_limit=64_000, batch_size=64),
     suites=SuitesConfig(),
 )
 

@@ -4,7 +4,7 @@ Every claim is decided for two encoders. Claims about the start weights are beyo
 encoders that it trained.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations, product
@@ -21,27 +21,39 @@ TABLE_ENCODERS = {
 }
 
 
+def _of_table(results: ClaimResults, shares: Sequence[float]) -> Sequence[float]:
+    """The shares that a table has rows of. Raises UntestedError if it has none."""
+    rows = {row.key for row in results.table.table.rows}
+    found = [share for share in shares if pruned(share, "score") in rows]
+    if not found:
+        raise UntestedError
+    return found
+
+
 def rises(results: ClaimResults) -> Statement:
     """With some low share removed the score is above that of the whole encoder, and no larger share is better."""
+    low_shares, larger_shares = _of_table(results, LOW), _of_table(results, LARGER)
 
     def best(low: float) -> Statement:
         row = pruned(low, "score")
-        larger = [results.above(row, pruned(share, "score"), bound=-MARGIN) for share in LARGER]
+        larger = [results.above(row, pruned(share, "score"), bound=-MARGIN) for share in larger_shares]
         return every([results.above(row, WHOLE, margin=MARGIN), *larger])
 
-    return some(map(best, LOW))
+    return some(map(best, low_shares))
 
 
 def finds_harmful_units(results: ClaimResults) -> Statement:
     """Over the low shares, scores are above those of random removal and of the whole encoder, on all tasks."""
+    shares = _of_table(results, LOW)
+    rows = [pruned(share, "score") for share in shares]
+    called_rows = "mean over 1% to 20%" if len(shares) > 1 else results.label(rows[0])
 
     def above(column: str, called: str, others: list[str]) -> Bound:
-        rows = [pruned(share, "score") for share in LOW]
         weights = dict.fromkeys(rows, 1 / len(rows)) | dict.fromkeys(others, -1 / len(others))
         number = replace(results, column=column).contrast(weights)
-        return Bound(f"{column}, mean over 1% to 20%, less {called}", number, margin=MARGIN)
+        return Bound(f"{column}, {called_rows}, less {called}", number, margin=MARGIN)
 
-    controls = {"at random": [pruned(share, "random") for share in LOW], "the whole": [WHOLE]}
+    controls = {"at random": [pruned(share, "random") for share in shares], "the whole": [WHOLE]}
     return every(above(column, *control) for column in (STS, TRANSFER) for control in controls.items())
 
 
@@ -50,7 +62,7 @@ def optima_differ(results: ClaimResults) -> Statement:
 
     The opposite is that a single share is as good as any other for every column.
     """
-    rows = [pruned(share, "score") for share in SHARES]
+    rows = [pruned(share, "score") for share in _of_table(results, SHARES)]
     tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in results.table.scores for row in rows)]
     if len(tasks) < 2:
         raise UntestedError
@@ -78,7 +90,7 @@ def _claims() -> Iterator[Claim]:
     )
     higher = (
         "with some share of 1% to 20% removed, the mean score is higher than that of the whole encoder (margin 0.01), "
-        "and no larger share scores 0.01 or more above it."
+        "and no larger share scores 0.01 or more above it. Shares are those that the table has."
     )
     harmful = (
         "over the shares of 1% to 20%, mean scores on similarity and on transfer are higher after pruning by the score "

@@ -185,6 +185,20 @@ def test_a_missing_row_leaves_claims_untested(share, claimed):
     assert found["better-than-random"] == ("not tested here" if share == 0.05 else "shown")
 
 
+@pytest.mark.parametrize("left", [(0.05, 0.5), (0.05,), (0.5,)])
+def test_a_table_of_fewer_shares_is_judged_by_those_that_it_has(left, claimed):
+    [full] = claimed.tables
+    keys = {WHOLE, *(pruned(share, criterion) for share in left for criterion in ("score", "random"))}
+    smaller = replace(full.table, rows=tuple(row for row in full.table.rows if row.key in keys))
+    found = verdicts(with_table(claimed, replace(full, table=smaller)))
+    rises = "shown" if left == (0.05, 0.5) else "not tested here"  # it also needs a larger share
+    assert {found[key][0] for key in ("similarity-rises", "transfer-rises")} == {rises}
+    assert found["better-than-random"][0] == ("not tested here" if left == (0.5,) else "shown")
+    if left == (0.05, 0.5):
+        assert "5% by score less" in found["similarity-rises"][1]
+        assert "5% by score, less at random" in found["better-than-random"][1]
+
+
 @pytest.mark.slow
 def test_what_is_left_is_compared_with_random_draws(tmp_path, monkeypatch):
     drawn = []
