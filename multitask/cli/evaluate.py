@@ -214,8 +214,8 @@ class Probe(Computing, ModelOption):
     """Folder with the tasks' files and other sentences."""
     source: str = "unlabelled"
     """What to embed: dropout views of `unlabelled` sentences, of another text file (its name, ending in .txt) or of a
-    task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
-    least 4."""
+    task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity in
+    the top fifth of the range (4 and more of 0 to 5)."""
     objective: ObjectiveConfig = ObjectiveConfig()
     """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
     losses, --help-objective NAME explains one."""

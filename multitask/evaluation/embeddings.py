@@ -13,7 +13,6 @@ from minbert.config import Long
 from minbert.errors import InputError
 from multitask.models.sentence_encoder import Embedder
 from multitask.objectives.geometry import alignment
-from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.scores import correlation_metrics
 
 Vectors = NDArray[np.float32]  # [sentences, dim]
@@ -100,9 +99,9 @@ UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 
 
 def geometry(
-    columns: Sequence[Sequence[str]], gold: NDArray[np.floating[Any]], table: EmbeddingTable
+    columns: Sequence[Sequence[str]], positive: NDArray[np.bool_], table: EmbeddingTable
 ) -> dict[str, float | None]:
-    """Geometry of the sentences of pairs with gold similarities. At least two sentences must differ.
+    """Geometry of the sentences of pairs, of which some mean the same, [pairs]. At least two sentences must differ.
 
     Returns:
         `alignment`: mean squared distance of positive pairs, lower is closer; None without positive pairs.
@@ -115,7 +114,7 @@ def geometry(
     sentences = unit_vectors(table[list(dict.fromkeys([*columns[0], *columns[1]]))])
     singular_values = np.linalg.svd(sentences, compute_uv=False)
     found = {
-        "alignment": alignment_of_positives(first, second, gold),
+        "alignment": alignment_of_positives(first, second, positive),
         "uniformity": uniformity_in_chunks(sentences),
         "mean_cosine": mean_cosine(sentences),
         "top_eigenvalue_share": float(singular_values[0] ** 2 / np.square(singular_values).sum()),
@@ -124,9 +123,8 @@ def geometry(
     return {name: None if value is None else round(value, SIMILARITY_DIGITS) for name, value in found.items()}
 
 
-def alignment_of_positives(first: UnitVectors, second: UnitVectors, gold: NDArray[np.floating[Any]]) -> float | None:
-    """Mean squared distance of the pairs with a gold score [pairs] of at least 4; None without such pairs."""
-    positive = gold >= POSITIVE
+def alignment_of_positives(first: UnitVectors, second: UnitVectors, positive: NDArray[np.bool_]) -> float | None:
+    """Mean squared distance of the positive pairs [pairs]; None without such pairs."""
     if not positive.any():
         return None
     return alignment(torch.from_numpy(first[positive]), torch.from_numpy(second[positive])).item()

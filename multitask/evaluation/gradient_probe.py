@@ -38,8 +38,7 @@ from multitask.data.messages import logger
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, unit
 from multitask.objectives.geometry import arccos, diagonal_mask, only_negatives
-from multitask.tasks.declarations import task_with_positives
-from multitask.tasks.kinds import POSITIVE
+from multitask.tasks.declarations import similarity_task
 from multitask.tasks.read_examples import load_rows
 
 LossFunction = Callable[
@@ -364,10 +363,10 @@ def probe_checkpoint(
 
 
 def similar_pairs(folder: Path) -> Examples:
-    """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
-    examples = load_rows(task_with_positives(folder), "dev")
-    kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
-    return examples.take(kept)
+    """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set that mean the same."""
+    task = similarity_task(folder)
+    examples = load_rows(task, "dev")
+    return examples.take(np.flatnonzero(task.mean_the_same(examples.gold)))
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

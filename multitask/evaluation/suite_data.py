@@ -27,7 +27,7 @@ TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 FEWEST_OF_CLASS = 10
 """Rows that a sample keeps of each class: one for each fold."""
 SAME_MEANING = 4.0
-"""Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
+"""Relatedness (1 to 5) of SICK and similarity (0 to 5) of the STS Benchmark from which two sentences mean the same."""
 
 
 @dataclass(frozen=True)

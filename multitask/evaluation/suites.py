@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embeddings import EmbeddingTable, cosines, geometry, sts_scores
 from multitask.evaluation.retrieval import RetrievalData, query_scores, read_retrieval
-from multitask.evaluation.suite_data import LabelledRows
+from multitask.evaluation.suite_data import SAME_MEANING, LabelledRows
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
 from multitask.models.compute_in_batches import check_dimensions
@@ -63,7 +63,7 @@ def _retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measur
 def _geometry(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
     def scores_of(rows: NDArray[np.bool_]) -> Scores:
         kept = data.only(rows)
-        return geometry(kept.columns, kept.labels, table)
+        return geometry(kept.columns, kept.labels >= SAME_MEANING, table)
 
     return scores_of, None
 
@@ -171,7 +171,7 @@ def evaluate_suites(
             sentences=len(table.vectors),
             seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
             answers=answers,
-            geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),
+            geometry=None if stsb is None else geometry(stsb.columns, stsb.labels >= SAME_MEANING, table),
         )
         sized = {
             size: replace(result, tasks=_scored(suite, tasks, narrower, trained_on, seed)[0])

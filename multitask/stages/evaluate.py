@@ -20,8 +20,8 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file, declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings_without_training import ON_DEV, EvaluateConfig
-from multitask.tasks.declarations import load_tasks, tasks_with_positives
-from multitask.tasks.kinds import Classification
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.scores import most_accurate_threshold
 
@@ -57,9 +57,9 @@ def compute(models: Sequence[Weights], data: Path, config: EvaluateConfig, run: 
     loaded = load_model(folder, load_tasks(data)).on(runtime)
     dev = load_split(loaded, data, "dev")
     _check_selected_on(model, data)
-    pairs = similarity_dev_set(data)
+    similar = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
-    embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, runtime)}
+    embedded = {} if similar is None else {"geometry": _geometry(folder, *similar, runtime)}
     estimates, examples = estimate(loaded, dev), {name: rows.examples for name, rows in dev.items()}
     trained_on = TrainedOn.of_folder(folder, model.name)
     evaluation = TaskEvaluation.of(loaded.tasks, estimates, examples, trained_on)
@@ -90,24 +90,27 @@ def _check_selected_on(model: Weights, data: Path) -> None:
         raise InputError(f"{file}: not the dev set on which the best state of {model} was chosen")
 
 
-def similarity_dev_set(data: Path) -> Examples | None:
-    """The first dev set of pairs with similarities from 0 to 5.
+def similarity_dev_set(data: Path) -> tuple[Cosine, Examples] | None:
+    """The first task of the kind `cosine`, and the pairs of its dev set.
 
     None if the data declares none, lacks the file, or has a single sentence.
     """
-    if (task := next(tasks_with_positives(data), None)) is None or task.files.dev is None:
+    task = next((task for task in load_tasks(data).values() if isinstance(task, Cosine)), None)
+    if task is None or task.files.dev is None:
         return None
     path = task.files.dev.path
     if path is None or not path.is_file():
         return None
     pairs = load_rows(task, "dev")
-    return pairs if len({text for column in pairs.sentences for text in column}) > 1 else None  # nothing is spread
+    if len({text for column in pairs.sentences for text in column}) == 1:
+        return None  # nothing is spread
+    return task, pairs
 
 
-def _geometry(model: Path, pairs: Examples, runtime: Runtime) -> dict[str, Any]:
+def _geometry(model: Path, task: Cosine, pairs: Examples, runtime: Runtime) -> dict[str, Any]:
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.read_as_stored(model).on(runtime, keep_layers=False)
     first, second = map(list, pairs.texts)
     table = EmbeddingTable.of(encoder, [*first, *second], pairs.long)
     encoder.counts.warn(f"{pairs.source}, for the geometry")
-    return geometry((first, second), pairs.gold, table)
+    return geometry((first, second), task.mean_the_same(pairs.gold), table)

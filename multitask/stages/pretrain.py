@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
@@ -331,8 +332,8 @@ class Pretraining(SourceTraining):
             return Evaluation({RETRIEVAL_SCORE: found}, {RETRIEVAL_SCORE: found["ndcg"]})
         if self.dev is None or self.task is None or self.config.select == "last":
             return Evaluation({}, {})
-        has_positives = isinstance(self.task, Cosine) and self.task.has_positives
-        metrics = metrics_of_embeddings(self.saved, self.dev, has_positives)
+        positive = self.task.mean_the_same(self.dev.examples.gold) if isinstance(self.task, Cosine) else None
+        metrics = metrics_of_embeddings(self.saved, self.dev, positive)
         return Evaluation({self.task.name: metrics}, {self.task.name: metrics["spearman"]})
 
     def _embed_searched(self, rows: RowNumbers) -> Tensor:
@@ -355,11 +356,13 @@ def _masked(source: str) -> str:
     return f"{source} mlm"
 
 
-def metrics_of_embeddings(encoder: SentenceEncoder, data: LabelledData, has_positives: bool) -> dict[str, float]:
+def metrics_of_embeddings(
+    encoder: SentenceEncoder, data: LabelledData, positive: NDArray[np.bool_] | None
+) -> dict[str, float]:
     """Pearson and Spearman correlation between cosine and gold similarity, without any trained head.
 
-    If the pairs have scores from 0 to 5, which tell the positive ones, alignment (of at least one positive pair) and
-    uniformity (of at least two different sentences), too.
+    If it is known which pairs are positive, [pairs], alignment (of at least one positive pair) and uniformity (of at
+    least two different sentences), too.
     """
 
     def embed(rows: RowNumbers) -> Tensor:
@@ -368,12 +371,11 @@ def metrics_of_embeddings(encoder: SentenceEncoder, data: LabelledData, has_posi
         return torch.cat([first, second, cosine[:, None]], 1)  # [rows, 2 * hidden + 1]
 
     computed = compute_in_batches(data.lengths, embed, encoder.runtime)
-    gold = data.examples.gold
-    metrics = correlation_metrics(computed[:, -1], gold, unit=1)
-    if not has_positives:
+    metrics = correlation_metrics(computed[:, -1], data.examples.gold, unit=1)
+    if positive is None:
         return metrics
     first, second = map(unit_vectors, np.split(computed[:, :-1], 2, axis=1))  # [pairs, hidden] each
-    if (aligned := alignment_of_positives(first, second, gold)) is not None:
+    if (aligned := alignment_of_positives(first, second, positive)) is not None:
         metrics["alignment"] = round(aligned, DIGITS)
     sentences = dict(zip(chain(*data.examples.texts), [*first, *second], strict=True))
     if len(sentences) > 1:

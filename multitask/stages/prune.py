@@ -42,9 +42,9 @@ from multitask.stages.reads import declared, rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings_without_training import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import load_tasks, similarity_task, task_with_positives
-from multitask.tasks.kinds import POSITIVE
+from multitask.tasks.declarations import load_tasks, similarity_task, task_named
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Task
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
 
 logger = logging.getLogger("multitask")
@@ -63,14 +63,14 @@ Scored = tuple[SentenceEncoder, TrainingSource, Examples]
 class AlignUniformSource(TrainingSource):
     """(1 − λ)·alignment of the pairs with the same meaning + λ·uniformity of a batch's distinct sentences.
 
-    `data` are pairs with similarities from 0 to 5, and λ is `uniformity_weight`.
+    `data` are pairs, of which those of `positive` [pairs] mean the same, and λ is `uniformity_weight`.
     """
 
-    def __init__(self, data: LabelledData, uniformity_weight: float) -> None:
+    def __init__(self, data: LabelledData, positive: NDArray[np.bool_], uniformity_weight: float) -> None:
         self.data = data
+        self.positive = positive
         self.uniformity_weight = uniformity_weight
         self.lengths = data.lengths
-        self.positive = data.examples.gold >= POSITIVE
         numbers: dict[str, int] = {}
         self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.texts])
 
@@ -158,8 +158,11 @@ before and after). Scores are always computed in fp32. Magnitude and random scor
 
 def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
     """The training rows that scores are computed on."""
-    named = {"align_uniform": None, "task": config.task}
-    tasks = [similarity_task(data, named[config.score])] if config.score in named else []
+    tasks: list[Task] = []  # other scores read no data
+    if config.score == "align_uniform":
+        tasks = [similarity_task(data)]
+    elif config.score == "task":
+        tasks = [_scored_task(data, config)]
     return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
 
 
@@ -245,18 +248,27 @@ def _inputs_of_scores(run: Run) -> dict[str, Any]:
 
 def _geometry(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """Alignment and uniformity of the similarity pairs."""
-    task = task_with_positives(data) if config.uniformity_weight < 1 else similarity_task(data)
+    task = similarity_task(data)
     examples = load_rows(task, "train")
-    source = AlignUniformSource(begin.encoder.tokenised(examples), config.uniformity_weight)
-    if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
-        raise InputError(f"{examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
+    positive = task.mean_the_same(examples.gold)
+    source = AlignUniformSource(begin.encoder.tokenised(examples), positive, config.uniformity_weight)
+    if config.uniformity_weight < 1 and not positive[drawn_rows(len(source), config.train_limit)].any():
+        raise InputError(
+            f"{examples.source}: of the scored pairs none has a similarity in the top fifth of {task.name}'s range, "
+            "to be aligned; declare a narrower range, or set uniformity_weight to 1"
+        )
     return begin.encoder, source, examples
+
+
+def _scored_task(data: Path, config: PruneConfig) -> Task:
+    """The task of `--score task`."""
+    return similarity_task(data) if config.task is None else task_named(data, config.task)
 
 
 def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
     model = load_model(begin.folder, load_tasks(data)).on(begin.encoder.runtime)
-    declared = similarity_task(data, config.task)
+    declared = _scored_task(data, config)
     name = declared.name
     if name not in model.tasks:
         raise InputError(

@@ -26,8 +26,8 @@ class PruneConfig(SentencesConfig):
     """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
     least. A gradient only describes small changes, so use several rounds."""
     uniformity_weight: Share = 0.5
-    """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs of similarity 4.0 and more are
-    aligned."""
+    """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs with a similarity in the top fifth
+    of the task's range are aligned: 4 and more of 0 to 5."""
     task: str | None = None
     """The task of `--score task`. Default: the first one of the kind `cosine`, such as similarity. Tasks other than
     pairs need start weights that were fine-tuned on them."""

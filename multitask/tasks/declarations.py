@@ -1,7 +1,7 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from minbert.settings import as_json, read_as
 from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import HUB, LABEL_SETTINGS, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
-from multitask.tasks.kinds import KINDS, POSITIVE, Cosine, MultiLabel
+from multitask.tasks.kinds import KINDS, Cosine, MultiLabel
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
@@ -71,30 +71,10 @@ def task_named(data: str | Path, name: str) -> Task:
     return chosen_tasks(data, (name,))[name]
 
 
-def similarity_task(data: Path, name: str | None = None) -> Task:
-    """The task of this name; of none, the first of the kind `cosine`: encoders without heads are measured on it.
-
-    Raises InputError if there is none.
-    """
-    if name is not None:
-        return task_named(data, name)
+def similarity_task(data: Path) -> Cosine:
+    """The first task of the kind `cosine`: encoders without heads are measured on it. Raises InputError without one."""
     if (found := next((task for task in load_tasks(data).values() if isinstance(task, Cosine)), None)) is None:
         raise InputError(f"{data}: has no task of the kind cosine, whose pairs have similarities")
-    return found
-
-
-def tasks_with_positives(data: Path) -> Iterator[Cosine]:
-    """Tasks whose scores tell which pairs mean the same."""
-    return (task for task in load_tasks(data).values() if isinstance(task, Cosine) and task.has_positives)
-
-
-def task_with_positives(data: Path) -> Cosine:
-    """The first task whose scores tell which pairs mean the same. Raises InputError if there is none."""
-    if (found := next(tasks_with_positives(data), None)) is None:
-        raise similarity_task(data).problem(
-            "expected range = [0, 5], as of STS, where pairs with scores of "
-            f"{POSITIVE:g} and more mean the same; no task has it"
-        )
     return found
 
 

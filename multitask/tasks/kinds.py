@@ -42,9 +42,9 @@ from multitask.tasks.task import TUNED, AtLeastZero, Finite, Task
 
 logger = logging.getLogger("multitask")
 
-# Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
-# alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
-POSITIVE = 4.0
+# Pairs with a similarity in the range's top fifth, 4 and more of 0 to 5, count as having the same meaning: they are the
+# positive pairs of alignment. SimCSE takes the pairs above 4 (arXiv 2104.08821, section 3).
+POSITIVE_FROM = 0.8
 SMALL_PART = 0.25
 """A range is pointed out if all labels are within its lowest part of this size."""
 MOST_LOST = 2.0**-8
@@ -350,10 +350,10 @@ class Cosine(Regression):
     def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         return CoSENT().of_cosines(outputs, labels) if self.compares_rows else super().loss(outputs, labels, weights)
 
-    @property
-    def has_positives(self) -> bool:
-        """Whether scores have the range of STS, 0 to 5, so that `POSITIVE` tells which pairs mean the same."""
-        return self.range == (0.0, 5.0)
+    def mean_the_same(self, similarities: NDArray[np.floating[Any]]) -> NDArray[np.bool_]:
+        """Which pairs count as having the same meaning, [pairs], by their gold similarities [pairs]."""
+        low, high = self.bounds
+        return similarities.astype(np.float32) >= np.float32(low + POSITIVE_FROM * (high - low))  # labels are in fp32
 
 
 KINDS: dict[str, type[Task]] = {

@@ -29,7 +29,7 @@ from multitask.stages.prune import AlignUniformSource, scored_batches, sensitivi
 from multitask.stages.run_stage import prepare_process
 from multitask.stages.settings_without_training import PRUNE, PruneConfig
 from multitask.stages.training_run import StartModel
-from multitask.tasks.declarations import task_named
+from multitask.tasks.declarations import similarity_task
 from multitask.tasks.read_examples import load_rows
 
 BATCH_SIZES = (16, 32, 128)  # what batches of 64 are compared with
@@ -128,8 +128,10 @@ def _ranked(units: Units, kind: str) -> Values:
 def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[UnitScores, RowNumbers]:
     """What scores the units as `multitask prune` does, and the rows that it scores them on."""
     encoder = StartModel.load(Weights(start), config, prepare_process(PRUNE, options)).encoder
-    examples = load_rows(task_named(data, "similarity"), "train")
-    source = AlignUniformSource(encoder.tokenised(examples), config.uniformity_weight)
+    task = similarity_task(data)
+    examples = load_rows(task, "train")
+    positive = task.mean_the_same(examples.gold)
+    source = AlignUniformSource(encoder.tokenised(examples), positive, config.uniformity_weight)
     factors = Units.full(encoder.bert.config, 1.0)
 
     def score(rows: RowNumbers, batch_size: int, seed: int) -> Units:

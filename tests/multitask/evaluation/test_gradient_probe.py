@@ -389,14 +389,10 @@ def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data):
     assert second == [row["sentence2"].strip() for row in similar]
 
 
-def test_scores_of_another_range_do_not_tell_which_pairs_are_similar(tmp_path):
-    columns = {"a": ["one", "two"], "b": ["four", "five"], "score": [0.5, 1], "stars": [3, 4]}
-    alike = {"kind": "cosine", "text": ["a", "b"], "label": "score", "range": [0, 1]}
-    tasks = tasks_file(tmp_path, columns, alike=alike)
-    with pytest.raises(InputError, match=r"tasks.alike: expected range = \[0, 5\], .* scores of 4 and more"):
-        similar_pairs(tasks)
-    both = tasks_file(tmp_path, columns, alike=alike, near={**alike, "label": "stars", "range": [0, 5]})
-    assert similar_pairs(both).texts == (["two"], ["five"])
+def test_similar_pairs_of_another_range_are_in_its_top_fifth(tmp_path):
+    columns = {"a": ["one", "two", "three"], "b": ["four", "five", "six"], "score": [4.1, 4.2, 5]}
+    alike = {"kind": "cosine", "text": ["a", "b"], "label": "score", "range": [1, 5]}
+    assert similar_pairs(tasks_file(tmp_path, columns, alike=alike)).texts == (["two", "three"], ["five", "six"])
 
 
 def test_the_command_prints_and_writes_the_batches(tiny_encoder, sample_data, tmp_path, capsys):

@@ -158,7 +158,7 @@ def test_other_trainings(run, stage, config):
 def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):
     encoder = SentenceEncoder.read(tiny_encoder, "mean").on(Runtime(META, "fp32"))
     examples = load_rows(task_named(sample_data, "similarity"), "dev")
-    source = AlignUniformSource(encoder.tokenised(examples), 0.5)
+    source = AlignUniformSource(encoder.tokenised(examples), examples.gold >= 4, 0.5)
     read = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: read.append(tensor) or tensor)
     batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.model.config, 1.0)

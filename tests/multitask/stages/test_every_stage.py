@@ -286,13 +286,28 @@ def test_pairs_are_also_scored_at_the_threshold_that_is_best_on_training_rows(ru
 def test_a_checkpoint_is_scored_on_pairs_and_its_embeddings_are_measured(scored, tiny_encoder, small_data):
     found = read_json(scored(tiny_encoder) / "evaluation.json")
     assert found["scores"].keys() == {"paraphrase", "similarity"}  # sentiment needs a trained head
-    pairs = similarity_dev_set(small_data)
-    assert pairs is not None
+    similar = similarity_dev_set(small_data)
+    assert similar is not None
+    _, pairs = similar
     embedder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
     first, second = (embedder.encode(list(column), normalize=True) for column in pairs.sentences)
     near = np.square(first - second).sum(1)[pairs.labels >= 4]
     assert found["geometry"]["alignment"] == pytest.approx(near.mean(), rel=1e-4)
     assert found["overlap"]["similarity"]["rows_seen"] == 0
+
+
+def test_the_geometry_of_a_task_of_another_range_is_of_its_top_fifth(scored, tiny_encoder, tmp_path):
+    pairs = {"a": ["a film", "two cats", "a dog"], "b": ["a movie", "three cats", "rain"]}
+    found = []
+    for name, scores, top in (("stars", [4.5, 3.9, 0.0], 5), ("percent", [90, 78, 0], 100)):
+        fields = {"kind": "cosine", "text": ["a", "b"], "label": "score", "range": [0, top]}
+        (tmp_path / name).mkdir()
+        tasks = tasks_file(tmp_path / name, {**pairs, "score": scores}, alike=fields)
+        found.append(read_json(scored(tiny_encoder, tasks) / "evaluation.json")["geometry"])
+    assert found[0] == found[1]
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    first, second = encoder.encode(["a film", "a movie"], normalize=True)
+    assert found[0]["alignment"] == pytest.approx(np.square(first - second).sum(), rel=1e-3)
 
 
 def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(
@@ -319,6 +334,3 @@ def test_without_similar_pairs_nothing_is_measured(small_data, tmp_path):
     columns = row.split("\t")
     (data / "sts-dev.csv").write_text(header + "\n" + "\t".join([*columns[:2], "Same.", "Same.", columns[4]]) + "\n")
     assert similarity_dev_set(data) is None
-    columns = {"a": ["A film."] * 2, "b": ["A movie.", "A cat."], "c": [0.9, 0.1]}
-    similarity = {"kind": "cosine", "text": ["a", "b"], "label": "c", "range": [0, 1]}
-    assert similarity_dev_set(tasks_file(tmp_path, columns, similarity=similarity)) is None  # another similarity

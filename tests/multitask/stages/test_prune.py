@@ -130,18 +130,25 @@ def test_without_pairs_to_align_only_uniformity_scores(run, data, tmp_path):
     number = header.split("\t").index("similarity")
     different = [line for line in lines if float(line.split("\t")[number]) < 4]
     (tmp_path / "sts-train.csv").write_text("\n".join([header, *different]) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"sts-train.csv: no scored pair has a similarity of 4 or more"):
+    message = r"sts-train.csv: of the scored pairs none has a similarity in the top fifth of similarity's range"
+    with pytest.raises(InputError, match=message):
         run(data=tmp_path)
     run(replace(HALF, uniformity_weight=1.0), data=tmp_path)
 
 
-def test_scores_of_another_range_do_not_tell_which_pairs_to_align(run, tmp_path):
-    columns = {"a": ["one", "two", "three"], "b": ["four", "five", "six"], "score": [3, 50, 100]}
-    fields = {"kind": "cosine", "text": ["a", "b"], "label": "score", "range": [0, 100]}
-    tasks = tasks_file(tmp_path, columns, alike=fields)
-    with pytest.raises(InputError, match=r"tasks.alike: expected range = \[0, 5\], .* scores of 4 and more"):
-        run(data=tasks)
-    run(replace(HALF, uniformity_weight=1.0), data=tasks)
+def test_what_is_aligned_is_the_same_in_every_range(run, tmp_path):
+    pairs = {"a": ["a film", "two cats", "a dog", "an old man"], "b": ["a movie", "three cats", "a bird", "rain"]}
+    found = {}
+    for name, scores, top in (("stars", [4.5, 4.0, 3.9, 0.0], 5), ("percent", [90, 80, 78, 0], 100)):
+        fields = {"kind": "cosine", "text": ["a", "b"], "label": "score", "range": [0, top]}
+        (tmp_path / name).mkdir()
+        tasks = tasks_file(tmp_path / name, {**pairs, "score": scores}, alike=fields)
+        arrays = np.load(
+            run(replace(HALF, uniformity_weight=0.0), data=tasks).folder / "scores.npz", allow_pickle=False
+        )
+        found[name] = arrays["neuron_scores"]
+    assert np.array_equal(found["stars"], found["percent"])
+    assert found["stars"].any()
 
 
 # Other stages.

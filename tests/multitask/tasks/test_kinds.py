@@ -21,7 +21,7 @@ from multitask.data.examples import Examples
 from multitask.models.prediction_heads import build_heads
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import load_tasks, task_of
-from multitask.tasks.kinds import KINDS, Classification, MultiLabel, Regression
+from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, Regression
 from multitask.tasks.scores import distance_loss, focus
 from multitask.tasks.task import Task
 
@@ -267,6 +267,17 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
     assert not declared("regression", metric="rmse").selects  # never on an error
     assert not declared("classification", ordinal=True, metric="mae").selects
     assert declared("classification", ordinal=True, metric="kappa").selects
+
+
+@pytest.mark.parametrize(
+    ("bounds", "below", "at"),
+    [([0, 5], 3.99, 4), ([1, 5], 4.19, 4.2), ([0, 1], 0.79, 0.8), ([-1, 1], 0.59, 0.6), ([0, 100], 79, 80)],
+)
+def test_pairs_in_the_top_fifth_of_the_range_mean_the_same(bounds, below, at):
+    task = declared("cosine", range=bounds)
+    assert isinstance(task, Cosine)
+    gold = examples([bounds[0], below, at, bounds[1]]).gold
+    assert list(task.mean_the_same(gold)) == [False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_the_loss_is_alignment_of_positives_and_uniformity_of_different_sentence
     positive = np.flatnonzero(pairs.examples.labels >= 4)
     negative = np.flatnonzero(pairs.examples.labels < 4)
     assert len(positive)
-    source = AlignUniformSource(pairs, weight)
+    source = AlignUniformSource(pairs, pairs.examples.gold >= 4, weight)
     for rows in (range(20), [*positive[:3], *positive[:2]], negative[:8]):  # rows that come twice; nothing to align
         assert loss(encoder, source, rows).item() == pytest.approx(plain_loss(encoder, pairs, rows, weight), abs=1e-5)
 
@@ -76,7 +76,7 @@ def test_the_same_words_in_another_template_are_another_sentence(encoder, pairs)
     words = (Template(("text",), ("a film: ", "")), Template(("text",), ("", "")))
     examples = replace(pairs.examples, sentences=(["good", "bad"], ["bad", "good"]), words=words)
     examples = replace(examples, labels=np.array([5, 1], np.float32), ids=None, numbers=None)
-    assert len(set(AlignUniformSource(encoder.tokenised(examples), 0.5).identities.flatten())) == 4
+    assert len(set(AlignUniformSource(encoder.tokenised(examples), examples.gold >= 4, 0.5).identities.flatten())) == 4
 
 
 # Scores.
@@ -84,7 +84,7 @@ def test_the_same_words_in_another_template_are_another_sentence(encoder, pairs)
 
 def gradient(encoder, pairs, rows, signed: bool = True, weight: float = 0.5) -> Units:
     factors = Units.full(encoder.model.config, 1.0)
-    return sensitivity(encoder, AlignUniformSource(pairs, weight), rows, factors, signed)
+    return sensitivity(encoder, AlignUniformSource(pairs, pairs.examples.gold >= 4, weight), rows, factors, signed)
 
 
 def units_of(encoder: SentenceEncoder) -> list[tuple[int, int]]:
@@ -102,7 +102,7 @@ def with_factor(encoder: SentenceEncoder, place: tuple[int, int], factor: float)
 def test_the_signed_score_is_what_a_small_step_of_the_mask_changes(encoder, pairs):
     rows, step = np.arange(24), 0.05
     scores = gradient(encoder, pairs, [rows]).tensors
-    source = AlignUniformSource(pairs, 0.5)
+    source = AlignUniformSource(pairs, pairs.examples.gold >= 4, 0.5)
     largest = max(values.abs().max().item() for values in scores)
     places = units_of(encoder)
     for place in [*places[:8], *places[8::9]]:  # all heads, some neurons
@@ -129,7 +129,7 @@ def test_scores_are_means_over_batches(encoder, pairs):
 
 def test_masked_units_change_the_scores_of_the_others(encoder, pairs):
     rows = [np.arange(16)]
-    source = AlignUniformSource(pairs, 0.5)
+    source = AlignUniformSource(pairs, pairs.examples.gold >= 4, 0.5)
     factors = with_factor(encoder, (0, 1), 0.0)
     scores = sensitivity(encoder, source, rows, factors, True)
     kept = factors.map(torch.Tensor.bool)
