@@ -5,6 +5,7 @@ computed, and is the same as that of the command line. While the grid is compute
 log has a line for each stage.
 """
 
+import json
 import logging
 import re
 import shutil
@@ -14,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -31,6 +33,7 @@ from multitask.base.runs import Run, Weights, locate_model
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.engines import Engine, Failed, Job
 from multitask.experiments.table_definitions import Experiment, Node, Preset, PresetRecord, RecordedRun, Row
+from multitask.stages.reads import SPLITS_BY_USE
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, run_stage, runtime_of
 from multitask.stages.settings_without_training import ENSEMBLE, EnsembleConfig
@@ -170,6 +173,18 @@ class Grid:
         if parent not in self._identities:
             self._identities[parent] = identity_of(parent)
         return self._identities[parent]
+
+    def inputs(self, preset: Preset) -> dict[str, str]:
+        """Hashes of the preset's start weights, and of what the stages read of its data and of suites, by name."""
+        found: dict[str, Any] = {}
+        for node in self.stages:
+            read, uses = self.key(node).inputs, ("files", *(SPLITS_BY_USE if node.data == preset.data else ()))
+            found |= {f"{use} {name}": fingerprint for use in uses for name, fingerprint in read.get(use, {}).items()}
+        if preset.start in self._identities:
+            found["start"] = self._identities[preset.start]
+        return {
+            name: sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16] for name, value in found.items()
+        }
 
     def find(self, node: Node) -> Run | None:
         """The complete run of a stage; None if it is not computed. Raises InputError if it is damaged."""
@@ -311,7 +326,8 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         return replace(run, error=last.error, log=last.log.relative_to(options.runs).as_posix())
 
     def record_so_far(outcomes: Outcomes) -> PresetRecord:
-        record = united = replace(nothing, runs=tuple(recorded(place, outcomes) for place in rows))
+        runs = tuple(recorded(place, outcomes) for place in rows)
+        record = united = replace(nothing, runs=runs, inputs=grid.inputs(preset))
         with suppress(InputError):  # no earlier record, or none that can be read
             united = record.with_tables_of(PresetRecord.read(options.runs, preset.name), options.runs, preset.order)
         united.write(options.runs)  # after every stage, so that results can be reported while the others run

@@ -240,6 +240,8 @@ class PresetRecord:
     tables: tuple[StudyTable, ...]  # what was run
     # one for each seed of each row, in the tables' order. Rows without a recipe have none
     runs: tuple[RecordedRun, ...]
+    # hashes of the start weights and of what the stages read of the data, by name. Older records have none
+    inputs: Mapping[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION  # of the runs
 
     def __post_init__(self) -> None:
@@ -279,14 +281,16 @@ class PresetRecord:
     def with_tables_of(self, earlier: "PresetRecord", folder: Path, order: Sequence[str]) -> "PresetRecord":
         """The record plus the tables that only an earlier record has, if it has the same start weights, data and notes.
 
+        Start weights and data are the same if their paths are, and if no file that both records name has changed.
         Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
         """
 
-        def inputs(record: PresetRecord) -> tuple[object, ...]:
-            """However their paths are spelled."""
+        def described(record: PresetRecord) -> tuple[object, ...]:
+            """However its paths are spelled."""
             return Path(record.start).resolve(), Path(record.data).resolve(), record.notes, record.format_version
 
-        if inputs(earlier) != inputs(self):
+        inputs = {**earlier.inputs, **self.inputs}
+        if described(earlier) != described(self) or inputs != {**self.inputs, **earlier.inputs}:
             return self
         own = {table.key for table in self.tables}
 
@@ -295,12 +299,14 @@ class PresetRecord:
             return key in order and key not in own and all(done)
 
         others = {table.key for table in earlier.tables if kept(table.key)}
+        if not others:
+            return self
         place = {key: number for number, key in enumerate(order)}
         tables = [*self.tables, *(table for table in earlier.tables if table.key in others)]
         runs = [*self.runs, *(run for run in earlier.runs if run.table in others)]
         tables.sort(key=lambda table: place.get(table.key, len(place)))
         runs.sort(key=lambda run: place.get(run.table, len(place)))
-        return replace(self, tables=tuple(tables), runs=tuple(runs))
+        return replace(self, tables=tuple(tables), runs=tuple(runs), inputs=inputs)
 
     @staticmethod
     def path(folder: Path, preset: str) -> Path:

@@ -165,12 +165,13 @@ def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: 
     """A table of scores on SentEval's tasks, run on request."""
     lines = tuple(lines)
     groups = {SUITE_COLUMNS[suite]: GROUPS[SUITE_COLUMNS[suite]] for suite in recipes.suites.suites}
+    limit = recipes.suites.limit
     table = StudyTable(
         key,
         title,
         f"{note} Scores are SentEval's, of frozen embeddings: Spearman correlation of seven similarity tasks, accuracy "
         "of seven transfer tasks, and their means. Retrieval is nDCG at 10 among the sentences of Quora's and SICK's "
-        "pairs.",
+        f"pairs.{f' At most about {limit:,} rows of each task are used.' if limit else ''}",
         tuple(row for row, _ in lines),
         columns=tuple(name for names in groups.values() for name in names),
         groups=groups,

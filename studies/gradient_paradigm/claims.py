@@ -204,8 +204,8 @@ COMPONENT_CLAIMS = (
     *in_both_places(
         "dominant-push",
         dominant_push,
-        "With the defaults (m 0.30, τ 0.05, r 1) the hardest negative makes more than half of the push. Half is our "
-        "threshold: the paper names none. {read}",
+        "With the defaults (m 0.30, τ 0.05, r 1) the hardest negative makes more than half of the push at the end of "
+        "training. Half is our threshold: the paper names none. {read}",
         text="Conjecture 2 in training: the hardest negative has a dominant position.",
         **_CONJECTURE,
     ),

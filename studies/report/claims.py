@@ -312,10 +312,12 @@ def _decided(claim: Claim, found: tuple[Statement | None, str] | None, at: Level
 
 
 def covers(number: Quantity) -> str:
-    """What an interval covers: `seeds`, or `seeds and dev examples`; nothing of simulations."""
+    """What an interval covers: `seeds`, `dev examples`, or both; nothing of simulations."""
     if not isinstance(number, Uncertain):
         return ""
-    return "seeds and dev examples" if np.ptp(number.examples) > ROUNDING else "seeds"
+    defined = number.examples[np.isfinite(number.examples)]  # a resample may have no score
+    covered = {"seeds": number.degrees > 0, "dev examples": np.ptp(defined) > ROUNDING}
+    return " and ".join(what for what, is_covered in covered.items() if is_covered)
 
 
 def decided(statement: Statement, at: Levels) -> tuple[Verdict, str]:

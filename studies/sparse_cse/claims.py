@@ -46,7 +46,8 @@ def finds_harmful_units(results: ClaimResults) -> Statement:
     """Over the low shares, scores are above those of random removal and of the whole encoder, on all tasks."""
     shares = _of_table(results, LOW)
     rows = [pruned(share, "score") for share in shares]
-    called_rows = "mean over 1% to 20%" if len(shares) > 1 else results.label(rows[0])
+    together = f"mean over {', '.join(f'{share:.0%}' for share in shares)}"
+    called_rows = together if len(shares) > 1 else results.label(rows[0])
 
     def above(column: str, called: str, others: list[str]) -> Bound:
         weights = dict.fromkeys(rows, 1 / len(rows)) | dict.fromkeys(others, -1 / len(others))
@@ -64,7 +65,7 @@ def optima_differ(results: ClaimResults) -> Statement:
     """
     rows = [pruned(share, "score") for share in _of_table(results, SHARES)]
     tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in results.table.scores for row in rows)]
-    if len(tasks) < 2:
+    if min(len(rows), len(tasks)) < 2:
         raise UntestedError
     by_task = {task: replace(results, column=task) for task in tasks}
     best = {task: max(rows, key=lambda row: results.table.mean(row, task)) for task in tasks}
@@ -88,20 +89,21 @@ def _claims() -> Iterator[Claim]:
         f"Scores on the {kind} tasks rise when a small share of the parameters is removed, with an optimum at 1 to 20%."
         for kind in ("similarity", "transfer")
     )
+    shares = "Shares are those that the table has."
     higher = (
         "with some share of 1% to 20% removed, the mean score is higher than that of the whole encoder (margin 0.01), "
-        "and no larger share scores 0.01 or more above it. Shares are those that the table has."
+        f"and no larger share scores 0.01 or more above it. {shares}"
     )
     harmful = (
         "over the shares of 1% to 20%, mean scores on similarity and on transfer are higher after pruning by the score "
         "than after pruning at random, and higher than those of the whole encoder (margin 0.01). The score reads "
         "training pairs of the STS Benchmark, random draws do not; the table in the report shows how many of these "
-        "pairs are scored."
+        f"pairs are scored. {shares}"
     )
     differ = (
         "two tasks each score higher at their own best share than at the other's. The similarity tasks count as one. "
         "The best shares are chosen by the same scores, which favours a difference. It fails if one share is less than "
-        "0.01 below any other for every task."
+        f"0.01 below any other for every task. {shares}"
     )
     figure, results, abstract = "Figure 1 and results", "results", "abstract"
     for key, section, text, criterion, says, column in (

@@ -167,6 +167,19 @@ def test_the_record_keeps_the_tables_of_earlier_runs(recipes, preset, tmp_path):
     assert run(preset_of(recipes, first), tmp_path) == PresetRecord.read(tmp_path, "sample")
 
 
+def test_a_changed_file_begins_a_new_record(recipes, tmp_path):
+    other = replace(recipes, data=shutil.copytree(recipes.data, tmp_path / "data"))
+    models = {"1": {"Alone": other.finetune(other.start)}, "2": {"Alike": other.pretrain(other.start, other.views)}}
+    presets = [preset_of(other, table(key, rows)) for key, rows in models.items()]
+    for preset in presets:
+        run(preset, tmp_path)
+    assert [found.key for found in PresetRecord.read(tmp_path, "sample").tables] == ["1", "2"]
+    file = other.data / "sts-dev.csv"
+    file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    run(presets[1], tmp_path)
+    assert [found.key for found in PresetRecord.read(tmp_path, "sample").tables] == ["2"]
+
+
 def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(done):
     record, runs = done
     [together] = record.of_row("1", "together")

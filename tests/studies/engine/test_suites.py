@@ -146,6 +146,7 @@ def test_a_limit_is_another_evaluation(with_suites, tmp_path):
     assert Run(tmp_path / str(run.evaluation)).done
     page = unescape(write_report(tmp_path, "sample", tmp_path / "report").read_text(encoding="utf-8"))
     assert all(line in page for line in evaluation["unknown"])
+    assert "At most about 100 rows of each task are used." in page
     assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
 
 

@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import pearsonr, spearmanr, ttest_rel
 
 from minbert.files import read_json, write_json
-from multitask.evaluation.statistics import draws_of
+from multitask.evaluation.statistics import Uncertain, draws_of
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import SCORES, GridFrames, RunFacts, RunResult
 from multitask.experiments.results_file import TableScores, scores_as_data
 from multitask.experiments.score_tables import difference, latex_float, score_table, signed
 from multitask.experiments.table_definitions import PresetRecord
-from studies.report.claims import Claim, ClaimPlace, UntestedError, judge, last, measured, shrinks
+from studies.report.claims import Claim, ClaimPlace, UntestedError, covers, judge, last, measured, shrinks
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import without_rows, write_store
 
@@ -122,6 +122,13 @@ def test_a_verdict_is_written_with_the_interval_that_decides_and_what_that_cover
             assert verdicts.corrected[key] == f"[{', '.join(map(signed, contrast.interval(at)))}]"
     alone = {row: (replace(runs[0], answers={}),) for row, runs in gradient.runs.items()}
     assert set(judge(claims, {"gradient": replace(gradient, runs=alone)}).status) == {"not tested here"}
+
+
+def test_an_interval_covers_examples_also_where_a_resample_is_undefined():
+    draws = np.array([0.1, 0.2, np.nan])
+    assert covers(Uncertain(0.15, draws, 0.01, 2)) == "seeds and dev examples"
+    assert covers(Uncertain(0.15, draws)) == "dev examples"  # one seed
+    assert covers(Uncertain(0.15, np.full(3, 0.15), 0.01, 2)) == "seeds"
 
 
 def test_probed_values_are_found_by_their_exact_names(gradient):

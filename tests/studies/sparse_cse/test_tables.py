@@ -194,6 +194,7 @@ def test_a_table_of_fewer_shares_is_judged_by_those_that_it_has(left, claimed):
     rises = "shown" if left == (0.05, 0.5) else "not tested here"  # it also needs a larger share
     assert {found[key][0] for key in ("similarity-rises", "transfer-rises")} == {rises}
     assert found["better-than-random"][0] == ("not tested here" if left == (0.5,) else "shown")
+    assert (found["optima-differ"][0] == "not tested here") == (len(left) == 1)  # one share has no better one
     if left == (0.05, 0.5):
         assert "5% by score less" in found["similarity-rises"][1]
         assert "5% by score, less at random" in found["better-than-random"][1]
