@@ -32,6 +32,7 @@ from multitask.experiments.results_file import Results
 from multitask.experiments.table_definitions import PresetRecord
 from scripts.published_runs import PUBLISHED, pack, unpack
 from scripts.refresh_study_pages import PAGES
+from studies.engine.presets import OTHER_SETTINGS
 
 
 def publish(report: Path, file: Path, keys: Collection[str]) -> None:
@@ -76,8 +77,9 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
         if file.is_file():
             unpack(file, packed)
             earlier = PresetRecord.read(packed, preset)
-            if (earlier.start, earlier.data) != (record.start, record.data):
-                raise InputError(f"{file}: has runs from {earlier.start} on {earlier.data}; take another name")
+            if _made_from(earlier) != _made_from(record):
+                has, found = (", ".join(map(str, _made_from(of))) for of in (earlier, record))
+                raise InputError(f"{file}: has runs of {has}, not of {found}; take another name")
             others = earlier.of_tables({table.key for table in earlier.tables} - set(keys))
             record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
         for name in record.artefacts(*keys):
@@ -87,6 +89,11 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
             shutil.rmtree(packed / unneeded)
         record.write(packed)
         pack(packed, file, **pages)
+
+
+def _made_from(record: PresetRecord) -> tuple[str, ...]:
+    """Start weights, data, and the notes on settings that are not the preset's own."""
+    return record.start, record.data, *(note for note in record.notes if note.startswith(OTHER_SETTINGS))
 
 
 def _without_folders(record: PresetRecord) -> PresetRecord:
@@ -128,9 +135,12 @@ def main() -> None:
                 f"{options.runs}: the preset {options.preset} has no table {', '.join(missing)}; it has "
                 f"{', '.join(computed)}"
             )
-    publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
+    published = Results.load(options.report / "results.parquet")
+    for key in options.tables:
+        published.table(key)  # refuses before anything is written
     if options.runs is not None:
         publish_runs(options.runs, options.preset, PUBLISHED / f"{options.name}.parquet", options.tables, **ONE_PAGE)
+    publish(options.report, PAGES / "results" / f"{options.name}.parquet", options.tables)
 
 
 if __name__ == "__main__":

@@ -130,8 +130,17 @@ class TableResults:
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= run.scores.keys())
 
     def curves(self, row: str, column: str) -> list[list[tuple[int, float]]]:
-        """Steps and dev scores of the evaluations in training, a list for each seed whose training measured these."""
-        return [curve for run in self.scored(row, self.tasks(column)) if (curve := run.curve_by_step(column))]
+        """Steps and dev scores of the evaluations in training, a list for each seed whose training measured these.
+
+        A mean is over the table's tasks; that of the training is over all tasks that it had.
+        """
+        tasks = self.tasks(column)
+        by_seed = [[run.curve_by_step(task) for task in tasks] for run in self.scored(row, tasks)]
+        return [
+            [(points[0][0], fmean(score for _, score in points)) for points in zip(*curves, strict=True)]
+            for curves in by_seed
+            if all(curves)
+        ]
 
     def heading(self, column: str) -> str:
         """A column's title, which no other one has."""

@@ -19,7 +19,7 @@ from markdown_it.renderer import RendererHTML
 from markupsafe import Markup
 
 from minbert.errors import InputError
-from minbert.files import write_text
+from minbert.files import read_text, write_text
 from multitask.data.markup import markdown_code, markdown_table, markdown_text, text_rows
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import SEEN, capitalized
@@ -35,7 +35,7 @@ from multitask.experiments.figures import (
     table_pictures,
 )
 from multitask.experiments.grid_frames import ANSWERS, SCORES, TRAINING, GridFrames, RunResult
-from multitask.experiments.results_file import STEPS, TableScores, scores_as_data
+from multitask.experiments.results_file import STEPS, Results, TableScores, scores_as_data
 from multitask.experiments.score_tables import (
     difference,
     difference_table,
@@ -115,6 +115,7 @@ def _cosines(line: Mapping[str, Any]) -> dict[str, float]:
 
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""
+FIGURE = re.compile(r"\]\(((?:figures|study)/[\w.-]+\.svg)\)")  # of a page in Markdown
 WIDTH = re.compile(r"max-width: ([\d.]+)in")  # the width of a picture
 TEMPLATES = Path(__file__).parent
 
@@ -275,7 +276,9 @@ def report_of(
         study: whether a page `study` stands beside the report.
     """
     drawn, data = dict[str, Picture](), scores_as_data(results, studies)
-    data.save(output / "results.parquet")
+    file = output / "results.parquet"
+    earlier = {table.description.name for table in Results.load(file).tables} if file.is_file() else set()
+    data.save(file)
     scores = {table.description.table: table for table in data.tables}
     tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
     for table in tables:
@@ -285,6 +288,8 @@ def report_of(
     for found in in_latex:
         text = latex_float(found, results.record.subject)
         write_text(output / "tables" / f"{found.description.name}.tex", text)
+    for unwritten in earlier - {found.description.name for found in in_latex}:
+        (output / "tables" / f"{unwritten}.tex").unlink(missing_ok=True)
     if over := overview(in_latex):
         drawn["figures/overview.svg"] = over
     sections = [section] if (section := conflicts(results)) else []
@@ -309,11 +314,24 @@ def report_of(
 def write_pages(output: Path, template: Path, html: str, shown: dict[str, Any], drawn: dict[str, Picture]) -> None:
     """A page in Markdown, named as its template, and in HTML, named `html`, with its figures."""
     name = template.name.partition(".")[0]
+    earlier = _figures_of(output / f"{name}.md")
     for path, picture in drawn.items():
         write_text(output / path, standalone(picture))
     write_text(output / f"{name}.md", markdown_page(template, **shown, suffix="md"))
     page = markdown_page(template, **shown, suffix="html").replace("](report.html)", "](index.html)")
     write_text(output / f"{html}.html", html_page(page, drawn))
+    for path in earlier - drawn.keys():
+        (output / path).unlink(missing_ok=True)
+
+
+def remove_page(output: Path, name: str) -> None:
+    """Remove a page that an earlier report had, with its figures."""
+    for path in (*_figures_of(output / f"{name}.md"), f"{name}.md", f"{name}.html"):
+        (output / path).unlink(missing_ok=True)
+
+
+def _figures_of(page: Path) -> set[str]:
+    return set(FIGURE.findall(read_text(page))) if page.is_file() else set()
 
 
 def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
@@ -371,6 +389,11 @@ def warnings_of(results: PresetResults) -> list[str]:
     if any(len(table_seeds) > 1 for table_seeds in seeds):
         compared = "Rows that share two or more are compared on these, others as independent."
         found.append(f"Some rows of a table have other seeds than others. {compared}")
+    for table in results.tables:
+        alone = [table.table.label(row) for row, runs in table.runs.items() if len(runs) == 1]
+        if alone and not table.single_seed:
+            called = f"{table.table.numbered_title}: {', '.join(map(markdown_text, alone))}"
+            found.append(f"{called}: one seed, so without an interval, and not compared with other rows.")
     unknown = {line for run in results.runs for line in run.unknown}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")

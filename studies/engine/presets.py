@@ -221,6 +221,8 @@ NOTES = {
     "medium": f"Learning rates are larger than the papers', and trainings shorter: a thousand optimiser steps of each "
     f"fine-tuning. {_MASKED}",
 }
+OTHER_SETTINGS = "Not with the preset's own settings"
+"""How a note begins that names changed settings."""
 SAMPLE_NOTE = (
     "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the scores show only "
     "that everything works and that a model learns."
@@ -258,7 +260,7 @@ def load_preset(
     if flags and (fixed := [e.table.key for e in preset.experiments if e.table.key not in changeable]):
         raise InputError(f"{', '.join(flags)}: no setting of table {', '.join(fixed)}; name others with --tables")
     options = " ".join(f"{flag} {value}" for flag, value in flags.items())
-    notes = (f"Not with the preset's own settings, but with {options}.",) if options else ()
+    notes = (f"{OTHER_SETTINGS}, but with {options}.",) if options else ()
     return replace(preset, notes=(*preset.notes, *notes))
 
 

@@ -9,7 +9,15 @@ from multitask.data.markup import markdown_table, markdown_text, text_rows
 from multitask.evaluation.text_tables import capitalized
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.figures import Interval, Picture
-from multitask.experiments.report_page import Section, pictures_of, report_of, results_in, warnings_of, write_pages
+from multitask.experiments.report_page import (
+    Section,
+    pictures_of,
+    remove_page,
+    report_of,
+    results_in,
+    warnings_of,
+    write_pages,
+)
 from studies.engine.presets import SAMPLE
 from studies.study import all_studies, studies_by_name, study_of_tables
 
@@ -44,6 +52,7 @@ def write_study(results: PresetResults, output: Path) -> bool:
     judged = pandas.concat([study.judge(results) for study in studies], ignore_index=True)
     sections = [section for study in studies for build in study.sections if (section := build(results))]
     if not sections and judged.status.isin(SILENT).all():
+        remove_page(output, "study")
         return False
     papers = {paper.key: paper for study in studies for paper in study.papers}
     names = judged.paper.map(lambda key: papers[key].citation)

@@ -323,7 +323,7 @@ def test_runs_of_another_start_are_not_added_to_a_file(report, tmp_path):
     publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])
     shutil.copytree(runs.folder, tmp_path / "runs")
     replace(PresetRecord.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
-    with pytest.raises(InputError, match=r"new\.parquet: has runs from .* take another name"):
+    with pytest.raises(InputError, match=r"new\.parquet: has runs of .* take another name"):
         publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 
 
@@ -353,6 +353,21 @@ def test_runs_that_lack_a_table_are_refused_before_anything_is_published(report,
     options = ["--runs", str(runs), "--preset", "sample"]
     monkeypatch.setattr("sys.argv", ["publish_results", str(report[1]), "new", "objectives", "gradient", *options])
     with pytest.raises(InputError, match="runs: the preset sample has no table gradient; it has objectives"):
+        publish_results.main()
+    assert not [*(tmp_path / "results").iterdir()]
+
+
+def test_runs_with_other_settings_are_refused_before_anything_is_published(report, tmp_path, monkeypatch):
+    publish_runs(report[0].folder, "sample", tmp_path / "new.parquet", ["objectives"])
+    runs = shutil.copytree(report[0].folder, tmp_path / "runs")
+    record = PresetRecord.read(runs, "sample")
+    replace(record, notes=(*record.notes, "Not with the preset's own settings, but with --epochs 1.")).write(runs)
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(publish_results, "PAGES", tmp_path)
+    monkeypatch.setattr(publish_results, "PUBLISHED", tmp_path)
+    options = ["--runs", str(runs), "--preset", "sample"]
+    monkeypatch.setattr("sys.argv", ["publish_results", str(report[1]), "new", "gradient", *options])
+    with pytest.raises(InputError, match=r"new\.parquet: has runs of .*, not of .*--epochs 1.*; take another name"):
         publish_results.main()
     assert not [*(tmp_path / "results").iterdir()]
 

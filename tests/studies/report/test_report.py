@@ -24,6 +24,7 @@ from multitask.evaluation import text_tables
 from multitask.experiments import report_page
 from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
+from multitask.experiments.report_page import results_in, warnings_of
 from multitask.experiments.results_file import Results, scores_as_data
 from multitask.experiments.score_tables import latex_float, score_table
 from multitask.experiments.table_definitions import OVERALL, PresetRecord, RecordedRun, Row, StudyTable
@@ -302,6 +303,44 @@ def test_rows_of_different_dev_sets_are_not_compared(store):
         np.savez(path, **changed)
     found, _ = first_table(store)
     assert set(found.against_reference.loc["good"].index) == {"paraphrase", "similarity"}
+
+
+def test_a_row_of_one_seed_is_said_not_to_be_compared(store):
+    record = PresetRecord.read(store, "sample")
+    fewer = [run for run in record.runs if (run.table, run.row) != ("3", "good") or run.seed == 0]
+    replace(record, runs=tuple(fewer)).write(store)
+    found = results_in(store, "sample", store / "report")
+    alone = [warning for warning in warnings_of(found) if "one seed, so without an interval" in warning]
+    assert ["Good" in warning for warning in alone] == [True]
+    assert found.tables[0].contrast({"good": 1, "other": -1}, "sentiment") is None
+
+
+def test_a_report_keeps_nothing_of_an_earlier_one_in_its_folder(store):
+    output = store / "report"
+    write_report(store, "sample", output)
+    record = PresetRecord.read(store, "sample")
+    files = {path for path in output.rglob("*") if path.is_file()}
+    own = output / "figures" / "own.svg"
+    own.write_text("<svg/>")
+    left, *_ = record.tables
+    record.of_tables([left.key]).write(store)
+    write_report(store, "sample", output)
+    after = {path for path in output.rglob("*") if path.is_file()} - {own}
+    gone = {path.relative_to(output).as_posix() for path in files - after}
+    assert own.is_file()  # what no report wrote stays
+    assert after < files
+    assert [name for name in gone if left.name in name] == []
+    for table in record.tables[1:]:
+        assert not [path for path in after if table.name in path.name]
+
+
+def test_the_curve_of_a_mean_is_that_of_the_tables_tasks(results):
+    tasks = ("sentiment", "similarity")
+    smaller = replace(results, table=replace(results.table, columns=tasks))
+    for curve, run in zip(smaller.curves("good", OVERALL), smaller.runs["good"], strict=True):
+        expected = np.mean([run.curve(task) for task in tasks], axis=0)
+        assert [score for _, score in curve] == pytest.approx(list(expected))
+        assert expected != pytest.approx(run.curve(OVERALL))
 
 
 def test_the_page_is_well_formed_and_stands_alone_whatever_names_hold(reported):
