@@ -162,14 +162,15 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
         raise InputError(f"--label and --text need one --task: the model has {', '.join(names)}")
     found = {}
     for task in map(model.tasks.__getitem__, names):
-        own = task.file_format
+        own, form = task.file_format, task.form
         if options.tasks_file:
             declared = task_named(options.tasks_file, task.name)
-            task, own = replace(located(task, declared), files=task.files), declared.file_format
+            own, form = declared.file_format, declared.form
+            task = replace(located(task, declared), files=task.files)
         text, label = options.text or task.files.text, options.label or task.files.label
         task = replace(task, files=replace(task.files, id=None, text=text, label=label))
         own = replace(own, separator=options.separator or own.separator)
-        file_format = own.of_form(own.form_read(suffixes(options.input)[0]))
+        file_format = own.of_form(own.form_read(suffixes(options.input)[0]), form)
         file_format = replace(file_format, separator=options.separator or file_format.separator)
         source = RowsFrom(str(options.input), format=file_format)
         rows = read_examples(task, source, labelled=True)

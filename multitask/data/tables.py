@@ -97,11 +97,16 @@ class Format:
             return self.field(value.translate(EXCHANGED))  # 1.000 is a thousand there, and no number here
         return found
 
-    def of_form(self, form: str) -> "Format":
-        """What holds for another file too, given its format as a suffix."""
-        if form in TYPED:
-            return Format(**{n: getattr(self, n) for n in (*LABEL_SETTINGS, *TYPED[form]) if n != "encoding"})
-        return replace(self, sheet=None, separator=None if form == ".tsv" else self.separator)
+    def of_form(self, form: str, own: str = "") -> "Format":
+        """What holds for another file too, given its format as a suffix, and the `own` one, empty of delimited text.
+
+        The encoding holds only for files of the same format.
+        """
+        read = form if form in TYPED else ""
+        found = self if read == own else replace(self, encoding="utf-8")
+        if read:
+            return Format(**{name: getattr(found, name) for name in (*LABEL_SETTINGS, *TYPED[read])})
+        return replace(found, sheet=None, separator=None if form == ".tsv" else self.separator)
 
     def form_read(self, form: str) -> str:
         """How a file of this suffix is read: a text file with a separator is delimited, as one of no known suffix."""

@@ -10,7 +10,7 @@ from minbert.errors import InputError, did_you_mean
 from minbert.files import read_toml
 from minbert.settings import as_json, read_as
 from multitask.data.messages import listed, plain, quote
-from multitask.data.tables import HUB, LABEL_SETTINGS, Format, RowsFrom
+from multitask.data.tables import HUB, LABEL_SETTINGS, TYPED, Format, RowsFrom
 from multitask.tasks import MAIN_TASKS
 from multitask.tasks.kinds import KINDS, Cosine, MultiLabel
 from multitask.tasks.labels import Labelled
@@ -92,7 +92,7 @@ def task_of(name: str, declaration: Any) -> Task:
     if isinstance(values.get("text"), str):
         values["text"] = [values["text"]]
     parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (TaskFiles, kind, Format)}
-    known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files")]
+    known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files", "form")]
     if unknown := [key for key in values if key not in known]:
         owners = [other for other, of_kind in KINDS.items() if unknown[0] in {field.name for field in fields(of_kind)}]
         hint = f", only {listed(owners)}" if owners else did_you_mean(unknown[0], known)
@@ -114,7 +114,11 @@ def stored_task(name: str, kept: Any) -> Task:
     """
     if kept is None:
         return task_named(COURSE, name)
-    task = task_of(name, kept)
+    values = dict(kept) if isinstance(kept, dict) else {}
+    if (form := values.pop("form", "")) not in ("", *TYPED):
+        raise InputError(f"tasks.{name}: form is {quote(form)}; expected one of: {', '.join(TYPED)}")
+    task = task_of(name, values)
+    task = replace(task, files=replace(task.files, form=form))
     if isinstance(task, Labelled) and task.prediction_file is not None and not task.shown:
         own = load_tasks(COURSE).get(name)
         if isinstance(own, Labelled) and (own.prediction_file, own.names) == (task.prediction_file, task.names):

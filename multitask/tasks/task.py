@@ -18,7 +18,7 @@ from minbert.settings import adapter
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, quote
-from multitask.data.tables import FileRow, Format, RowsFrom
+from multitask.data.tables import TYPED, FileRow, Format, RowsFrom
 from multitask.data.texts import Template, joined, template
 from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 
@@ -52,6 +52,7 @@ class TaskFiles:
         duplicates: what becomes of a row with the id, or the texts and label, of an earlier one. None: rows may be
             equal, ids may not.
         format: how files without a format of their own are written.
+        form: of a stored model, the format of its training file, see `Task.form`.
     """
 
     text: tuple[str, ...]
@@ -63,6 +64,7 @@ class TaskFiles:
     id: str | None = None
     duplicates: Literal["drop", "keep", "error"] | None = None
     format: Format = field(default=Format(), metadata=NOT_IN_KEY)
+    form: str = field(default="", metadata=NOT_IN_KEY)
 
     @property
     def splits(self) -> dict[Split, RowsFrom]:
@@ -155,7 +157,16 @@ class Task(ABC):
         if train is None:
             return own
         own = train.format or own
-        return own.of_form(own.form_read(train.form))
+        return own.of_form(own.form_read(train.form), self.form)
+
+    @property
+    def form(self) -> str:
+        """The format of its training file, as a suffix of `TYPED`; empty of delimited text, and if it is not known."""
+        train = self.files.train
+        if train is None:
+            return self.files.form
+        read = (train.format or self.files.format).form_read(train.form)
+        return read if read in TYPED else ""
 
     @property
     @abstractmethod
@@ -179,7 +190,8 @@ class Task(ABC):
 
     def kept(self) -> dict[str, Any]:
         """What a trained model keeps of it, as JSON types: its declaration, and how its files are written."""
-        return self.declaration() | self.file_format.changed()
+        form = {"form": self.form} if self.form else {}
+        return self.declaration() | self.file_format.changed() | form
 
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
         """What decides its meaning, as JSON types; what is chosen on the dev set only if `tuned`."""

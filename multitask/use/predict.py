@@ -82,8 +82,9 @@ def predict_file(
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
-    formats = {name: (declared or model.tasks)[name].file_format for name in named}
-    read, form = _opener(model, formats, source, columns, separator, form)
+    written = {name: (declared or model.tasks)[name] for name in named}
+    formats = {name: task.file_format for name, task in written.items()}
+    read, form = _opener(model, written, source, columns, separator, form)
     table = read()
     columns = columns or (table.columns if form == ".txt" else ())
     named = named if tasks else _fitting(model, named, columns, table)
@@ -118,27 +119,29 @@ def predict_file(
 
 def _opener(
     model: MultitaskModel,
-    formats: Mapping[str, Format],
+    written: Mapping[str, Task],
     source: Path,
     columns: Sequence[str],
     separator: str | None,
     form: str,
 ) -> tuple[Callable[[], OpenTable], str]:
-    """What opens the file for the tasks of `formats`, and the form it has: `.txt` only if its lines are sentences."""
+    """What opens a file that is `written` as these tasks', and its form: `.txt` only if its lines are sentences."""
     form = form if str(source) == "-" else suffixes(source)[0]
     if form == ".txt":
-        needed = {name: _read(model.tasks[name], columns) for name in formats}
-        separator = separator or _separator_of(source, formats, needed)
+        needed = {name: _read(model.tasks[name], columns) for name in written}
+        separator = separator or _separator_of(source, written, needed)
         form = "" if separator else form
-    file_format = _common_format([own.of_form(form) for own in formats.values()], separator)
+    formats = [task.file_format.of_form(form, task.form) for task in written.values()]
+    file_format = _common_format(formats, separator)
     place = STANDARD_INPUT if str(source) == "-" else str(source)
-    pairs = form == ".txt" and all(model.tasks[name].pair for name in formats)
+    pairs = form == ".txt" and all(model.tasks[name].pair for name in written)
     return partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form), form
 
 
-def _separator_of(source: Path, formats: Mapping[str, Format], needed: Mapping[str, Sequence[Template]]) -> str | None:
+def _separator_of(source: Path, written: Mapping[str, Task], needed: Mapping[str, Sequence[Template]]) -> str | None:
     """That of the first task for which a text file begins with its columns' names; None if it has sentences."""
-    for name, own in formats.items():
+    for name, task in written.items():
+        own = task.file_format
         if not own.separator or not source.is_file():
             continue
         try:

@@ -194,6 +194,22 @@ def test_a_model_keeps_everything_but_where_the_rows_come_from(tmp_path):
     assert again.declaration() == kept
 
 
+@pytest.mark.parametrize(
+    ("file", "more", "form"),
+    [("x.jsonl", "", ".jsonl"), ("x.xlsx", "", ".xlsx"), ("x.csv", "", None), ("x.txt", 'separator = "|"', None)],
+)
+def test_a_model_keeps_the_format_of_a_training_file_that_is_no_delimited_text(tmp_path, file, more, form):
+    task = load_tasks(declare(tmp_path, TOPIC.replace("train.csv", file) + more))["topic"]
+    kept = task.kept()
+    assert kept.get("form") == form
+    assert stored_task("x", kept).form == task.form == (form or "")
+    assert stored_task("x", kept).kept() == kept
+    with pytest.raises(InputError, match=r'tasks\.x: form is "\.doc"; expected one of'):
+        stored_task("x", kept | {"form": ".doc"})
+    with pytest.raises(InputError, match=r"classification has no field form"):
+        task_of("x", kept | {"form": ".csv"})
+
+
 def test_models_of_earlier_versions_show_what_the_labels_of_the_course_mean():
     kept = COURSE_TASKS["sentiment"].kept()
     assert stored_task("sentiment", kept) == stored_task("sentiment", kept | {"shown": []})

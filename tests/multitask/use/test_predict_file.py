@@ -501,6 +501,26 @@ def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_enco
     assert read(tmp_path / "o.jsonl")[0]["text"] == "Caf\u00e9; question?"
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_a_declared_encoding_of_jsonl_holds_for_files_of_jsonl_alone(tiny_encoder, tmp_path, encoding):
+    row = json.dumps({"question": "Caf\u00e9?", "type": "ABBR"}, ensure_ascii=False)
+    (tmp_path / "x.jsonl").write_text(row, encoding=encoding)
+    (tmp_path / "new.csv").write_text("question,type\nCaf\u00e9?,ABBR\n", encoding="utf-8")
+    declared = declaration("topic", "classification", "type", f'encoding = "{encoding}"\n').replace(".csv", ".jsonl")
+    (tmp_path / "tasks.toml").write_text(declared)
+    whole = model_of_every_kind(tiny_encoder)
+    whole.save(tmp_path / "plain")
+    task = replace(load_tasks(tmp_path / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
+    MultitaskModel(whole.encoder, {"topic": task}, whole.heads_config).save(tmp_path / "model")
+    of_file = ["--tasks-file", str(tmp_path / "tasks.toml")]
+    for model, more in (("model", []), ("plain", ["--task", "topic", *of_file])):
+        for source in ("x.jsonl", "new.csv"):
+            options = ["--model", str(tmp_path / model), "--input", str(tmp_path / source), *more, *FP32]
+            assert main(["predict", *options, "--output", str(tmp_path / "o.jsonl")]) == 0
+            assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Caf\u00e9?"]
+            assert main(["evaluate", *options, "--output", str(tmp_path / "s.json")]) == 0
+
+
 def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
     (tmp_path / "i.jsonl").write_text('{"question": "Who?"}\n{"question": null}\n{"note": "x"}\n')
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl")
