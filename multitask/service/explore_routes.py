@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from minbert.errors import InputError
 from minbert.inference_layer import Bf16Model
-from multitask.data.texts import visible_text
+from multitask.data.texts import in_words, visible_text
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
 from multitask.objectives import OBJECTIVES
@@ -120,15 +120,20 @@ class NeighboursView(View):
 
     async def answer(self, request: Request, name: str) -> dict[str, Any]:
         service, explorer = service_of(request), _explorer(request)
-        labels = _dev_set(request, self.task).sentences if self.task else dict.fromkeys(_lines(self.own), "")
-        if not self.task:
-            check_texts(service.limits, labels, MOST_OWN)
         check_texts(service.limits, [self.query])
+        if self.task:
+            dev_set = _dev_set(request, self.task)
+            labels, texts = dev_set.sentences, dev_set.texts
+            ((asked,),) = in_words(dev_set.words[:1], [[self.query]])
+        else:
+            labels, asked = dict.fromkeys(_lines(self.own), ""), self.query
+            texts = tuple(labels)
+            check_texts(service.limits, texts, MOST_OWN)
         sentences = tuple(labels)
 
         def work() -> dict[str, Any]:
-            embeddings, query = explorer.encode_corpus(name, sentences), explorer.encode(name, (self.query,))[0]
-            plane = explorer.map(name, sentences, self.method)
+            embeddings, query = explorer.encode_corpus(name, texts), explorer.encode(name, (asked,))[0]
+            plane = explorer.map(name, texts, self.method)
             points = np.vstack([plane.points, plane.place(query)])
             extent = np.ptp(points, axis=0)
             across, up = (12 + 376 * (points - points.min(axis=0)) / np.where(extent, extent, 1)).round(1).T.tolist()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +18,7 @@ from sklearn.decomposition import PCA
 from minbert.errors import InputError, install_with
 from multitask.data.examples import Examples
 from multitask.data.tables import as_text
+from multitask.data.texts import Template
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of, text_headers
 from multitask.models.estimates import estimate, located, written
@@ -88,6 +89,8 @@ class ExploredSet:
 
     columns: tuple[str, ...]  # names of the sentences' columns
     sentences: Mapping[str, str]  # its different sentences, each with its label; those of pairs have none
+    texts: tuple[str, ...]  # what models read of these sentences: with the words that the task has around them
+    words: tuple[Template, ...]  # those words, of each column
     rows: Mapping[str, DataFrame]  # for each model that has the task, see `dev_rows`
     total: int  # rows of the file, of which the first ones may be taken
 
@@ -121,7 +124,11 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
         sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
     else:
         sentences = dict(zip(part.sentences[0], _shown(task, np.asarray(part.labels)), strict=True))
-    return ExploredSet(task.files.text, sentences, rows, len(everything))
+    read: dict[str, str] = {}
+    for sentence, text in zip(chain(*part.sentences), chain(*part.texts), strict=True):
+        read.setdefault(sentence, text)
+    texts = tuple(read[sentence] for sentence in sentences)
+    return ExploredSet(task.files.text, sentences, texts, task.files.words, rows, len(everything))
 
 
 def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:

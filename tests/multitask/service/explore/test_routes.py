@@ -23,6 +23,8 @@ from multitask.service.explain import dropout_views
 from multitask.service.explore_routes import VIEWS
 from multitask.service.explorer import load_dev_sets
 from multitask.service.limits import Limits
+from multitask.tasks.declarations import load_tasks
+from tests.multitask.declared import tasks_file
 
 SENTENCES = ["Two dogs run.", "A band plays.", "The film is long."]
 LINES = "\n".join(SENTENCES)
@@ -159,6 +161,22 @@ def test_a_sentence_is_its_own_nearest(client, dev_sets, of):
     [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith(known[0])]
     query = re.search(r'class="query" cx="(.*?)" cy="(.*?)"', html)
     assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
+
+
+def test_neighbours_among_a_tasks_sentences_are_embedded_in_its_words(models, tmp_path):
+    rows = {"one": ["A dog.", "A band.", "A film."], "two": ["A cat.", "A band.", "A play."], "near": [0, 1, 0.5]}
+    pair = {"kind": "cosine", "text": ["query: {one}", "passage: {two}"], "label": "near"}
+    declared = tasks_file(tmp_path, rows, alike=pair)
+    model = bare(models["one"], load_tasks(declared))
+    dev_sets = load_dev_sets({"a": model}, declared, None)
+    with TestClient(create_app({"a": model}, Limits(), dev_sets=dev_sets)) as client:
+        shown = table(ask(client, "neighbours", model="a", task="alike", query="A frog."), 0)[1:]
+    corpus = {text: f"query: {text}" for text in rows["one"]} | {text: f"passage: {text}" for text in rows["two"][::2]}
+    query, *embeddings = model.encoder.encode(["query: A frog.", *corpus.values()], normalize=True)
+    cosines = dict(zip(corpus, np.array(embeddings) @ query, strict=True))
+    assert {row[1]: float(row[0]) for row in shown} == pytest.approx(cosines, abs=6e-4)
+    plain = model.encoder.encode(["A frog.", *corpus], normalize=True)
+    assert max(abs(plain[1:] @ plain[0] - list(cosines.values()))) > 1e-2
 
 
 def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
