@@ -114,8 +114,7 @@ class Format:
 
     def idle(self, form: str) -> list[str]:
         """What is set, but means nothing to files of a format, given as a suffix."""
-        meant = TYPED.get(self.form_read(form))
-        return [n for n in self.changed() if (n == "sheet" if meant is None else n not in (*LABEL_SETTINGS, *meant))]
+        return [name for name in self.changed() if name not in settings_of(self.form_read(form))]
 
     def meant_for(self, form: str) -> "Format":
         """What means something to files of a format, given as a suffix."""
@@ -125,6 +124,13 @@ class Format:
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+
+
+def settings_of(form: str) -> tuple[str, ...]:
+    """What may be set of files of a format, given as the suffix of `TYPED`; otherwise of delimited text."""
+    if form in TYPED:
+        return (*LABEL_SETTINGS, *TYPED[form])
+    return tuple(field.name for field in fields(Format) if field.name != "sheet")
 
 
 @dataclass(frozen=True)

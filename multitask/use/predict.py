@@ -1,7 +1,8 @@
 """Predictions for the rows of a file, or for the tasks' own sets."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import codecs
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,18 @@ from multitask.base.runs import locate_model
 from multitask.data.examples import LabelledData
 from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
 from multitask.data.read_tables import open_pairs, open_table
-from multitask.data.tables import ROWS_PER_BATCH, FileRow, Format, OpenTable, RowsFrom, suffixes
+from multitask.data.tables import (
+    LABEL_SETTINGS,
+    ROWS_PER_BATCH,
+    SEPARATORS,
+    TYPED,
+    FileRow,
+    Format,
+    OpenTable,
+    RowsFrom,
+    settings_of,
+    suffixes,
+)
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, write_predictions
@@ -77,14 +89,14 @@ def predict_file(
     `form`, and output. `columns` are those of the sentences. The file is written as the tasks' training rows were, or
     as those of the same tasks in `declared`; `separator` is what separates its fields, if it is another one.
     `probabilities` adds a column for each class, too; names of added columns begin with `prefix`. Returns the number of
-    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
-    file has.
+    rows. Raises InputError for no such task, tasks that declare different settings of the file, a missing column, a
+    value that is not text, or an added column that the file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
     written = {name: (declared or model.tasks)[name] for name in named}
     formats = {name: task.file_format for name, task in written.items()}
-    read, form = _opener(model, written, source, columns, separator, form)
+    read, form = _opener(model, written, source, columns, separator, form, named=bool(tasks))
     table = read()
     columns = columns or (table.columns if form == ".txt" else ())
     named = named if tasks else _fitting(model, named, columns, table)
@@ -124,16 +136,23 @@ def _opener(
     columns: Sequence[str],
     separator: str | None,
     form: str,
+    named: bool,
 ) -> tuple[Callable[[], OpenTable], str]:
-    """What opens a file that is `written` as these tasks', and its form: `.txt` only if its lines are sentences."""
+    """What opens a file that is `written` as these tasks', and its form: `.txt` only if its lines are sentences.
+
+    Unless the tasks are `named`, only those say how it is written whose columns it has, if it has any task's.
+    """
     form = form if str(source) == "-" else suffixes(source)[0]
+    needed = {name: _read(model.tasks[name], columns) for name in written}
     if form == ".txt":
-        needed = {name: _read(model.tasks[name], columns) for name in written}
         separator = separator or _separator_of(source, written, needed)
         form = "" if separator else form
-    formats = [task.file_format.of_form(form, task.form) for task in written.values()]
-    file_format = _common_format(formats, separator)
+    formats = {name: _format_of(task, form, separator) for name, task in written.items()}
+    if form != ".txt" and not named and source.is_file() and len({*formats.values()}) > 1:
+        fit = {name: own for name, own in formats.items() if _has_columns(source, own, form, needed[name])}
+        formats = fit or formats
     place = STANDARD_INPUT if str(source) == "-" else str(source)
+    file_format = _common_format(place, {name: (own, written[name].form) for name, own in formats.items()}, form)
     pairs = form == ".txt" and all(model.tasks[name].pair for name in written)
     return partial(open_pairs if pairs else open_table, RowsFrom(place), file_format, form=form), form
 
@@ -142,22 +161,46 @@ def _separator_of(source: Path, written: Mapping[str, Task], needed: Mapping[str
     """That of the first task for which a text file begins with its columns' names; None if it has sentences."""
     for name, task in written.items():
         own = task.file_format
-        if not own.separator or not source.is_file():
-            continue
-        try:
-            table = open_table(RowsFrom(str(source)), own.of_form(""))
-        except InputError:  # sentences may be in another encoding
-            continue
-        if all(table.has(column) for made in needed[name] for column in made.columns):
+        if own.separator and source.is_file() and _has_columns(source, own.of_form(""), "", needed[name]):
             return own.separator
     return None
 
 
-def _common_format(formats: Iterable[Format], separator: str | None) -> Format:
-    """How a file is written, as far as the tasks' own declarations agree, or with another separator."""
-    first, *others = formats
-    same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
-    return Format(**same | ({"separator": separator} if separator else {}))
+def _has_columns(source: Path, file_format: Format, form: str, needed: Sequence[Template]) -> bool:
+    """Whether a file that is written so has the columns of these texts."""
+    try:
+        table = open_table(RowsFrom(str(source)), file_format, form=form)
+    except InputError:  # it may have another encoding, or lack a sheet
+        return False
+    return all(table.has(column) for made in needed for column in made.columns)
+
+
+def _format_of(task: Task, form: str, separator: str | None) -> Format:
+    """How a file of this form is written if as the task's, or with another separator; encodings have one name each."""
+    own = task.file_format.of_form(form, task.form)
+    separator = separator or own.separator or SEPARATORS.get(form)
+    return replace(own, separator=separator, encoding=codecs.lookup(own.encoding).name)
+
+
+def _common_format(place: str, formats: Mapping[str, tuple[Format, str]], form: str) -> Format:
+    """How a file of this form is written, by the formats of tasks and the forms of their own files.
+
+    Only tasks with files of this form are asked, if there are any; and no task for what its own files cannot have.
+    Raises InputError if two tasks differ, except in what `LABEL_SETTINGS` say.
+    """
+    same = {name: found for name, found in formats.items() if found[1] == (form if form in TYPED else "")}
+    agreed: dict[str, Any] = {}
+    for each in fields(Format):
+        values: dict[Any, str] = {}
+        for name, (own, own_form) in (same or formats).items():
+            if (value := getattr(own, each.name)) != each.default or each.name in settings_of(own_form):
+                values.setdefault(value, name)
+        if len(values) == 1:
+            agreed[each.name] = next(iter(values))
+        elif values and each.name not in LABEL_SETTINGS:
+            first, second = list(values.values())[:2]
+            raise InputError(f"{place}: {first} and {second} declare different {each.name}; name one with --task")
+    return Format(**agreed)
 
 
 def _check_header(table: OpenTable, new: Sequence[str]) -> None:

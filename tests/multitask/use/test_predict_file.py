@@ -521,6 +521,72 @@ def test_a_declared_encoding_of_jsonl_holds_for_files_of_jsonl_alone(tiny_encode
             assert main(["evaluate", *options, "--output", str(tmp_path / "s.json")]) == 0
 
 
+def of_files(tiny_encoder, folder, **tasks):
+    """A model with classifications of these names, each with the fields of its declaration, as it is saved and read."""
+    head = 'kind = "classification"\nlabel = "type"\n'
+    lines = [
+        f"[tasks.{name}]\n{head}" + "".join(f"{n} = {json.dumps(v)}\n" for n, v in more.items())
+        for name, more in tasks.items()
+    ]
+    (folder / "tasks.toml").write_text("".join(lines))
+    whole = model_of_every_kind(tiny_encoder)
+    labels = whole.tasks["topic"].labels
+    declared = {name: replace(task, labels=labels) for name, task in load_tasks(folder / "tasks.toml").items()}
+    MultitaskModel(whole.encoder, declared, HeadsConfig()).save(folder / "model")
+    return MultitaskModel.load(folder / "model", "cpu", "fp32"), declared
+
+
+XLSX, CSV = {"text": "question", "train": "s.xlsx"}, {"text": "question", "train": "s.csv"}
+DATA = {"sheet": "Data"}
+DIFFERENT = "a and b declare different"
+
+
+@pytest.mark.parametrize("with_tasks_file", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b", "source", "tasks", "found"),
+    [
+        (XLSX | DATA, CSV, "s.xlsx", [], ["a", "b"]),  # csv has no sheet
+        (XLSX | DATA | {"skip_rows": 1}, CSV, "t.xlsx", [], ["a", "b"]),
+        (XLSX | DATA, XLSX | {"text": "other"}, "s.xlsx", [], ["a"]),
+        (XLSX | DATA, XLSX, "s.xlsx", [], f"{DIFFERENT} sheet"),
+        (XLSX | DATA, XLSX, "s.xlsx", ["a"], ["a"]),
+        (CSV | {"quotes": False}, CSV | {"text": "other"}, "s.csv", [], ["a"]),
+        (CSV | {"quotes": False}, CSV, "s.csv", [], f"{DIFFERENT} quotes"),
+        (CSV | {"quotes": False}, CSV, "s.csv", ["a"], ["a"]),
+        (CSV | {"quotes": False, "separator": ","}, XLSX | {"skip_rows": 1}, "s.csv", [], ["a", "b"]),
+        (
+            CSV | {"quotes": False, "encoding": "UTF8"},
+            CSV | {"quotes": False, "separator": ","},
+            "s.csv",
+            [],
+            ["a", "b"],
+        ),
+    ],
+)
+def test_a_file_is_read_as_those_tasks_say_that_can_say_it(
+    tiny_encoder, tmp_path, with_tasks_file, a, b, source, tasks, found
+):
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(["question", "note"])
+    book.active.append(["of the first sheet", ""])
+    sheet = book.create_sheet("Data")
+    for row in [["above"]] * source.startswith("t") + [["question"], ['"Who" is it?']]:
+        sheet.append(row)
+    book.save(tmp_path / source.replace(".csv", ".xlsx"))
+    (tmp_path / "s.csv").write_text('question\n"Who" is it?\n')
+    model, declared = of_files(tiny_encoder, tmp_path, a=a, b=b)
+    how = {"declared": declared} if with_tasks_file else {}
+    if isinstance(found, str):
+        with pytest.raises(InputError, match=rf"{source}: {found}; name one with --task"):
+            predict_file(model, tasks, tmp_path / source, tmp_path / "o.jsonl", **how)
+        return
+    predict_file(model, tasks, tmp_path / source, tmp_path / "o.jsonl", **how)
+    [row] = read(tmp_path / "o.jsonl")
+    assert row["question"] == '"Who" is it?'
+    assert [name for name in "ab" if name in row] == found
+    assert row["a"] == model.predict("a", ['"Who" is it?'])[0].label
+
+
 def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
     (tmp_path / "i.jsonl").write_text('{"question": "Who?"}\n{"question": null}\n{"note": "x"}\n')
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl")
