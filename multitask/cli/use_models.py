@@ -318,8 +318,7 @@ def mine(options: Mine) -> None:
 class Export(PoolingOption, ModelOption):
     """Write a model and its tokenizer as a folder that other libraries load.
 
-    Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
-    tasks.
+    Without --with-heads it is the encoder alone, for sentence embeddings; with it, an ONNX file predicts all tasks.
     """
 
     output: Path = field(kw_only=True)
@@ -355,7 +354,7 @@ def export(options: Export) -> None:
     from multitask.data.contamination import TrainedOn
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.models.sentence_transformers_encoder import further_modules
+    from multitask.models.sentence_transformers_encoder import further_modules, scales
     from multitask.use import export as exports
     from multitask.use.export_heads import export_onnx_with_heads
     from multitask.use.model_card import model_card
@@ -376,8 +375,9 @@ def export(options: Export) -> None:
             case "transformers":
                 exports.export_transformers(encoder, options.output, trained_on)
             case "sentence-transformers":
-                card = model_card(options.model, options.revision, encoder, options.normalize)
-                exports.export_sentence_transformers(encoder, options.output, card, options.normalize, trained_on)
+                normalize = options.normalize or scales(folder)
+                card = model_card(options.model, options.revision, encoder, normalize)
+                exports.export_sentence_transformers(encoder, options.output, card, normalize, trained_on)
             case "onnx":
                 exports.export_onnx(encoder, options.output, options.normalize, trained_on)
     print(options.output)

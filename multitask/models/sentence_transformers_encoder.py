@@ -82,6 +82,14 @@ def beyond_encoder(folder: Path) -> str | None:
     return None
 
 
+def scales(folder: Path) -> bool:
+    """Whether a folder of sentence-transformers has an encoder whose embeddings are scaled to length 1, and no more."""
+    modules = folder / "modules.json"
+    if not modules.is_file() or beyond_encoder(folder) is not None:
+        return False
+    return str(read_json(modules)[-1]["type"]).endswith(".Normalize")
+
+
 class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder: of a sentence-transformers folder, or a transformers model.
 

@@ -18,7 +18,7 @@ from multitask.data.markup import markdown_code, markdown_text
 from multitask.data.messages import logger
 from multitask.evaluation.embeddings import SIMILARITY_MEASURES
 from multitask.models.compute_in_batches import PoolingMethod
-from multitask.models.model_folder import resolve_pooling
+from multitask.models.model_folder import resolve_pooling, stored_similarity
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.scores import score_text
 
@@ -68,6 +68,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
         weights=", ".join(sha256_of_file(path) for path in weights_files(folder)),
         normalize=normalize,
+        similarity=stored_similarity(folder),
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         score_text=score_text,
         text=markdown_text,

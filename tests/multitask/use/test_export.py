@@ -28,6 +28,7 @@ from multitask.base.options import RunOptions
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
 from multitask.evaluation.suites import evaluate_suites
+from multitask.models.model_folder import write_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import load_encoder
 from multitask.models.settings import HeadsConfig
@@ -139,6 +140,31 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     assert ('compare by cosine; this model is meant for "dot"' in caplog.text) == is_dot
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+@pytest.mark.parametrize(("modules", "similarity"), [(2, "dot"), (3, "dot"), (3, "cosine")])
+def test_an_unchanged_model_of_sentence_transformers_is_exported_as_it_is(
+    tiny_encoder, tmp_path, capsys, modules, similarity
+):
+    from sentence_transformers import SentenceTransformer
+
+    folder = shutil.copytree(tiny_encoder, tmp_path / "in")
+    places = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")][:modules]
+    listed = [
+        {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for idx, (kind, path) in enumerate(places)
+    ]
+    write_json(folder / "modules.json", listed)
+    write_pooling(folder, "mean", 32)
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": similarity})
+    export = ["export", "--model", str(folder), "--output", str(tmp_path / "out"), "--to", "sentence-transformers"]
+    assert main(export) == 0
+    before, after = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("in", "out"))
+    similarities = [model.similarity(*[model.encode(SENTENCES)] * 2).numpy() for model in (before, after)]
+    np.testing.assert_allclose(*similarities, rtol=1e-4, atol=1e-5)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"compared by {'dot product' if similarity == 'dot' else 'cosine'}." in card
+    assert (" of length 1 " in card) == (modules == 3)
 
 
 def test_a_mean_that_leaves_out_prompts_still_does(encoder, tmp_path):
