@@ -78,8 +78,11 @@ class Template:
 def template(written: str) -> Template:
     """The template that a text describes: `{column}` is a column, {{ and }} are braces, all else are fixed words.
 
-    A text without a column in braces is the name of a column. Raises InputError for a brace without a partner.
+    A text without a column in braces is the name of a column. Raises InputError for a brace without a partner, and for
+    an empty text.
     """
+    if not written:
+        raise InputError('text is ""; expected the name of a column, or columns and fixed words: "{title}. {text}"')
     columns, words = [], [""]
     for part in PART.finditer(written):
         if part["wrong"]:
@@ -135,5 +138,5 @@ def prompted(prompt: str, texts: Iterable[str]) -> list[str]:
 
 def prompt_of(written: str | None) -> str | None:
     """The prompt of texts that a template makes: of words around the columns no further ones; None: the model's own."""
-    words = template(written or "text").words
+    words = template("text" if written is None else written).words
     return "{text}" if words[0] or words[-1] else None

@@ -180,7 +180,7 @@ def sentences(
     """The sentences of a file, or their `contents`; logs how many lines or rows have none unless it is read `again`."""
     form = suffixes(source)[0] or ".txt"
     lines = form == ".txt" and not file_format.separator
-    made, empty = template(column or "text"), 0
+    made, empty = template("text" if column is None else column), 0
     made = made.content if contents else made
     place = STANDARD_INPUT if str(source) == "-" else str(source)
     table = open_table(RowsFrom(place), file_format, form=form)

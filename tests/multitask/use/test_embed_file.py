@@ -197,6 +197,8 @@ def test_lines_of_a_text_file_stand_in_a_prompt(encoder, tmp_path):
     [
         ("t.txt", "\n \n", None, "no sentence"),
         ("t.csv", "body\nx\n", None, "--column"),
+        ("t.csv", "text,\nx,y\n", "", r'^text is ""; expected the name of a column'),
+        ("t.txt", "x\n", "", r'^text is ""; expected the name of a column'),
         ("t.csv", "body,title\nx,y\n", "{titel}: {body}", r"t.csv: no column titel; .*; did you mean title\?$"),
         ("t.jsonl", '{"body": "x"}\n{"body": 3}\n', "body", "t.jsonl:2: body is 3"),
     ],
