@@ -122,7 +122,9 @@ class SentenceEncoder(nn.Module):
         folder = locate_model(name, revision)
         runtime = resolve_runtime(device, precision)
         if pooling == "auto" and (reason := further_modules(folder)) is not None:
-            raise InputError(f"{reason}; `load_encoder` computes this, and a pooling of your own ignores it")
+            remedy = "`load_encoder` computes this, and a pooling of your own ignores it"
+            runs = "serve, explore and probe take a run itself, or its export --to transformers"
+            raise InputError(f"{reason}; {remedy}; {runs}")
         return cls.read_as_stored(folder, pooling).on(runtime, keep_layers)
 
     def on(self, runtime: Runtime, keep_layers: bool = True) -> Self:

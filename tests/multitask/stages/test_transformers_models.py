@@ -22,6 +22,7 @@ from multitask.models.model_folder import write_pooling
 from multitask.models.multitask_model import load_model, outputs
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 from multitask.models.transformers_model import TransformersModel
+from multitask.service.served_model import load_served
 from multitask.stages.ensemble import ensemble
 from multitask.stages.evaluate import evaluate_on_dev
 from multitask.stages.finetune import finetune
@@ -32,7 +33,7 @@ from multitask.stages.settings import FinetuneConfig
 from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EnsembleConfig, PruneConfig
 from multitask.training.settings import OptimizerConfig, RegularisationConfig
-from multitask.use.export import export_sentence_transformers
+from multitask.use.export import export_sentence_transformers, export_transformers
 from tests.conftest import slow_after
 from tests.multitask.stages.conftest import cut_before_step, history, weights
 
@@ -221,6 +222,14 @@ def test_a_pretrained_model_is_exported_to_sentence_transformers(folders, run_st
     export_sentence_transformers(encoder, tmp_path / "exported", "name", normalize=False, trained_on=TrainedOn())
     peer = sentence_transformers.SentenceTransformer(str(tmp_path / "exported"), device="cpu")
     np.testing.assert_allclose(encoder.encode(SENTENCES), peer.encode(SENTENCES), atol=1e-5)
+    with pytest.raises(
+        InputError, match=r"; serve, explore and probe take a run itself, or its export --to transformers$"
+    ):
+        load_served(tmp_path / "exported", **EXACT)
+    export_transformers(encoder, tmp_path / "served", TrainedOn())
+    for name in (run.folder, tmp_path / "served"):  # as the error advises
+        served = load_served(name, **EXACT)
+        np.testing.assert_allclose(served.encoder.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
 
 
 def test_what_transformers_cannot_do_is_refused(folders, tiny_encoder, tmp_path):
