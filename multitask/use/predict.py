@@ -31,10 +31,11 @@ from multitask.data.tables import (
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.estimates import estimate, load_split, located, write_predictions
+from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, grouped
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import MultiLabel
+from multitask.tasks.kinds import MultiLabel, Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.task import Split, Task
@@ -50,12 +51,21 @@ def write_prediction_files(
 ) -> list[Path]:
     """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
 
-    A task without a test set has no test file. `best_on` chooses the one of a run's models that is best on this
-    score. Raises InputError for no such model, a missing or malformed file, or predictions that are not finite.
+    A task without a test set has no test file. Of an encoder without heads, only cosines are predictions: of its
+    classes of pairs it knows no threshold. `best_on` chooses the one of a run's models that is best on this score.
+    Raises InputError for no such model, one that predicts none of the tasks, a missing or malformed file, or
+    predictions that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
     declared = load_tasks(data)
-    loaded = load_model(folder, declared).on(resolve_runtime(device, precision))
+    cosines = {name: task for name, task in declared.items() if isinstance(task, Regression)}
+    loaded = load_model(folder, cosines).on(resolve_runtime(device, precision))
+    if not has_heads(folder):
+        lacking = listed(name for name in declared if name not in loaded.tasks)
+        if not loaded.tasks:
+            raise InputError(f"{model}: has no heads, so it does not predict {lacking}; fine-tune it first")
+        if lacking:
+            logger.warning("%s: has no heads; not predicted: %s, for which it needs fine-tuning", model, lacking)
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
     test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
     rows["test"] = {name: loaded.tokenised(name, found) for name, found in test.items() if found is not None}

@@ -18,6 +18,7 @@ from minbert.files import nan_for_null
 from multitask.base.runs import Run, Weights
 from multitask.cli.main import main
 from multitask.data.messages import refuse
+from multitask.models.sentence_encoder import load_encoder
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, slow_after, task_file, with_files
 from tests.multitask.declared import model_of_every_kind, tasks_file
 from tests.multitask.evaluation.folder import write_retrieval
@@ -110,6 +111,21 @@ def test_predict_writes_the_courses_six_files_for_the_runs_own_data(run, data, t
             values = {value for _, value in rows}
             assert values <= legal[stem] if stem in legal else all(0 <= value <= 5 for value in values)
             assert len(values) > 1 or stem != "sts"  # so short a training may know one class only
+
+
+def test_an_encoder_without_heads_predicts_similarities_alone(tiny_encoder, data, tmp_path, caplog, capsys):
+    asked = ["predict", "--model", tiny_encoder, "--output", tmp_path / "out", *CPU]
+    assert call(*asked, "--data", data) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"sts-dev-output.csv", "sts-test-output.csv"}
+    encoder = load_encoder(str(tiny_encoder), device="cpu", precision="fp32")
+    pairs = (encoder.encode(column(data, "similarity", "dev", f"sentence{i}")) for i in (1, 2))
+    first, second = (found / np.linalg.norm(found, axis=1, keepdims=True) for found in pairs)
+    _, rows = read_predictions(tmp_path / "out" / "sts-dev-output.csv")
+    np.testing.assert_allclose([value for _, value in rows], 5 * (first * second).sum(axis=1).clip(0, 1), atol=1e-4)
+    assert caplog.messages[-1].startswith(f"{tiny_encoder}: has no heads; not predicted: sentiment, paraphrase")
+    one = tasks_file(tmp_path, {"a": ["x"], "b": ["y"]}, same={"kind": "classification", "text": "a", "label": "b"})
+    assert call(*asked, "--tasks-file", one) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tiny_encoder}: has no heads, so it does not predict same;")
 
 
 def test_two_models_do_not_replace_each_others_prediction_files(run, tmp_path, capsys, monkeypatch):
