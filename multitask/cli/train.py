@@ -15,7 +15,7 @@ from minbert.files import read_toml, write_text
 from minbert.settings import Count, Seed, read_as, settings
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights, locate_model
-from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, named_as_given, options_of
+from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, changed, named_as_given, options_of
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.use_models import Data
 from multitask.data.markup import markdown_table, markdown_text, text_rows
@@ -83,6 +83,16 @@ class Warnings(logging.Handler):
         self.messages.append(record.getMessage())
 
 
+def refuse_without_use(stage: Stage, options: RunOptions) -> None:
+    """Raise InputError for an option that the stage has no use for: `computing` tells what it computes."""
+    if options.precision == "bf16" and "precision" not in stage.computing:
+        raise InputError(f"--precision is bf16, but {stage.name} computes in fp32; leave it out")
+    of_training = ["save_every", "tensorboard", "fast"] if "kernels" not in stage.computing else []
+    of_gradients = ["recompute"] if "threads" not in stage.computing else []
+    if found := changed(options, *of_training, *of_gradients):
+        raise InputError(f"{found}: no use for {stage.name}, which trains nothing; leave it out")
+
+
 def train(options: Any) -> None:
     """Run the stage that the options belong to."""
     from multitask.base import distributed
@@ -90,6 +100,7 @@ def train(options: Any) -> None:
     from multitask.use.model_data import data_for
 
     stage, data = options.stage, options.tasks_file or options.data
+    refuse_without_use(stage, options.options)
     weights: list[Weights] = []
     for model in stage.inputs:
         named = getattr(options, model.option)
