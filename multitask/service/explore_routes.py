@@ -318,10 +318,14 @@ def _having(dev_sets: Mapping[str, ExploredSet], models: Sequence[str]) -> list[
 
 
 def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, ExploredSet]) -> dict[str, str]:
-    """Texts that a model can predict: the first dev row of the half that it predicts best, or an example of a pair."""
+    """Texts that a model can predict: the first dev row of those that it predicts best, or an example of a pair."""
     if tasks := _having(dev_sets, [name]):
         rows = dev_sets[tasks[0]].rows[name]
-        return dict(zip(("first", "second"), rows.texts[rows.error <= rows.error.median()].iloc[0], strict=False))
+        better = rows.error < rows.error.median()
+        chosen = (
+            better if better.any() else rows.error == rows.error.min()
+        )  # most errors are equal, as of right classes
+        return dict(zip(("first", "second"), rows.texts[chosen].iloc[0], strict=False))
     if model.tasks and all(task.pair for task in model.tasks.values()):
         return dict(zip(("first", "second"), EXAMPLES.splitlines(), strict=False))
     return {}
