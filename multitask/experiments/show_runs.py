@@ -186,7 +186,8 @@ def _differences(runs: Sequence[Run]) -> str:
         same = shared(best)
         pairs = {task: [samples.scores([run], task) for run in (first, other)] for task in same}
         higher = [pairs[task] for task in same if first.answers[task].metric not in LOWER_IS_BETTER]
-        overall = {OVERALL: [SampledScores.mean_of(scores) for scores in zip(*higher, strict=True)]} if higher else {}
+        mean = OVERALL if len(same) == len(first.answers) == len(other.answers) else "mean of the shared tasks"
+        overall = {mean: [SampledScores.mean_of(scores) for scores in zip(*higher, strict=True)]} if higher else {}
         for name, (ours, theirs) in (overall | pairs).items():
             found[name, f"{place} - 1"] = contrast([(1, theirs), (-1, ours)])
     header = ["task", "runs", "difference", "95% interval over dev rows"]

@@ -361,3 +361,16 @@ def test_failures_of_rows_with_one_name_are_each_told_and_shared_ones_once(monke
     assert capsys.readouterr().err.splitlines() == [
         "error: Row, seed 0: too small (runs/logs/x.log)", "error: Row, seed 0: too large (runs/logs/y.log)"
     ]  # fmt: skip
+
+
+def test_the_mean_of_tasks_that_two_runs_share_is_not_called_overall(recipes, runs, show):
+    of_three = min(runs.glob("finetune-*"))
+    given = ["--start", recipes.start.name, "--data", recipes.data, "--runs", runs, "--name", "two"]
+    of_two = ["--tasks", "sentiment", "similarity", "--epochs", 1, "--batch-size", 32, "--device", "cpu"]
+    assert main([str(part) for part in ("finetune", *given, *of_two)]) == 0
+    [two] = runs.glob("finetune-two-*")
+    lines = [re.split("  +", line) for line in show(of_three, two).splitlines() if " to " in line]
+    differences = {task: float(difference) for task, _, difference, _ in lines}
+    assert [*differences] == ["mean of the shared tasks", "sentiment", "similarity"]
+    mean, *parts = differences.values()
+    assert mean == pytest.approx(np.mean(parts), abs=1.01e-4)
