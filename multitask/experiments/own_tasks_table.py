@@ -79,7 +79,8 @@ def _table(
 
 
 def _note(settings: FinetuneConfig, tasks: Mapping[str, Task], united: str) -> str:
-    epochs = "one epoch" if settings.epochs == 1 else f"{settings.epochs} epochs"
+    most = "at most " if settings.patience is not None else ""
+    epochs = "one epoch" if settings.epochs == 1 else f"{most}{settings.epochs} epochs"
     left_out = ", ".join(name for name, task in tasks.items() if not task.selects)
     errors = f" Overall leaves out {left_out}, because lower scores are better there; alone, the last epoch is kept."
     return (

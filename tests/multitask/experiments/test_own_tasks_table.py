@@ -132,6 +132,13 @@ def test_rows_are_the_tasks_alone_and_together(work, results):
             assert (trained["epochs"], trained["epoch_size"], trained["seed"]) == (2, 40, run.seed)
 
 
+def test_the_note_says_that_patience_may_end_a_training_early(tasks_file, tiny_encoder):
+    for changed, trained in (({"patience": 1}, "at most 5 epochs"), ({}, "5 epochs"), ({"epochs": 1}, "one epoch")):
+        settings = FinetuneConfig(**{"epochs": 5, "epoch_size": 8} | changed)
+        [table] = tasks_preset(tasks_file, str(tiny_encoder), settings, ["average"]).experiments
+        assert table.table.note.startswith(f"Every row trains for {trained} of 8 examples of each task;")
+
+
 def test_each_alone_has_the_scores_of_the_single_models_and_an_overall_score(results):
     for task in NAMES:
         ours, single = results.scores["alone", task], results.scores[f"alone={task}", task]
