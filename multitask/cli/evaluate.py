@@ -47,7 +47,8 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
     label: str | None = None
     """Column of the labels. Default: as the task declares. With --input."""
     separator: str | None = None
-    """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
+    """What separates the fields. Default: as the training file or --tasks-file declares, otherwise by the suffix. With
+    --input."""
     details: Path | None = None
     """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
     matrix, and the calibration with a reliability plot."""

@@ -97,7 +97,7 @@ class Predict(Computing, BestOn, Data):
     input_format: Literal["txt", "csv", "tsv", "jsonl"] = "txt"
     """Format of standard input."""
     separator: str | None = None
-    """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    """What separates the fields. Default: as the training file or --tasks-file declares, otherwise by the suffix."""
 
     def __post_init__(self) -> None:
         of_input = changed(self, "task", "text", "probabilities", "prefix", "separator", "input_format")

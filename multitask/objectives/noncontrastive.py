@@ -42,7 +42,7 @@ class NonContrastive(Objective):
     """Temperature τ of softmax weights over negatives; none: the plain loss's weights."""
     ratio: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
     """Ratio r of the pull on the positive to the push from the negatives in one view; none: the plain pull. Both views
-    pull an anchor, but only one pushes it, so `probe` measures about 2r (mhe: 2r/λ)."""
+    pull an anchor, but only one pushes it, so `probe` measures about 2r (mhe, mhs: 2r/λ)."""
 
     def loss(self, pairs: UnitPairs) -> Tensor:
         if self.dissipation is not None:

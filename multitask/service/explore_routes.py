@@ -322,10 +322,9 @@ def _example(name: str, model: MultitaskModel, dev_sets: Mapping[str, ExploredSe
     if tasks := _having(dev_sets, [name]):
         rows = dev_sets[tasks[0]].rows[name]
         better = rows.error < rows.error.median()
-        chosen = (
-            better if better.any() else rows.error == rows.error.min()
-        )  # most errors are equal, as of right classes
-        return dict(zip(("first", "second"), rows.texts[chosen].iloc[0], strict=False))
+        if not better.any():  # most errors are equal, as those of right classes are
+            better = rows.error == rows.error.min()
+        return dict(zip(("first", "second"), rows.texts[better].iloc[0], strict=False))
     if model.tasks and all(task.pair for task in model.tasks.values()):
         return dict(zip(("first", "second"), EXAMPLES.splitlines(), strict=False))
     return {}

@@ -119,7 +119,7 @@ class ShapeConfig:
     num_attention_heads: Count | None = None
     """Attention heads in each layer."""
     intermediate_size: Count | None = None
-    """Width of the feed-forward layers."""
+    """Width of the feed-forward layers. Default: four times hidden_size if that is set, otherwise the start's."""
     model_type: ModelType | None = None
     """`bert` or `roberta`: learn a new vocabulary of that family from the training sentences, about as large as the
     start weights'. Default: keep the start weights' family and tokenizer."""

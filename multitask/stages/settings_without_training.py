@@ -21,7 +21,8 @@ class PruneConfig(SentencesConfig):
     score: Literal["align_uniform", "task", "magnitude", "random"] = "align_uniform"
     """Which units to remove first: those with the smallest gradient, with respect to a factor on their output, of
     alignment and uniformity (`align_uniform`) or of a task's loss (`task`); those with the smallest weights
-    (`magnitude`); or `random` ones."""
+    (`magnitude`); or `random` ones. The last two read no rows: batch_size, train_limit and max_length then change
+    nothing, and with `magnitude` nor does the seed."""
     signed: bool = False
     """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
     least. A gradient only describes small changes, so use several rounds."""

@@ -98,7 +98,8 @@ class OptimizerConfig:
     head_learning_rate: AtLeastZero | None = None
     """Peak learning rate of the heads and all other layers outside the encoder; `none`: the encoder's."""
     schedule: Literal["constant", "linear"] = "constant"
-    """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it to zero at the last step."""
+    """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it step by step, so that it would
+    be zero after the last one."""
     warmup: Share = 0.0
     """Warm-up: share of all steps in which the learning rate rises to its peak, 0 to 1."""
     weight_decay: AtLeastZero = 0.01
