@@ -78,7 +78,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
             unpack(file, packed)
             earlier = PresetRecord.read(packed, preset)
             if _made_from(earlier) != _made_from(record):
-                has, found = (", ".join(map(str, _made_from(of))) for of in (earlier, record))
+                has, found = (", ".join(_made_from(each)) for each in (earlier, record))
                 raise InputError(f"{file}: has runs of {has}, not of {found}; take another name")
             others = earlier.of_tables({table.key for table in earlier.tables} - set(keys))
             record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
