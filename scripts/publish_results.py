@@ -77,11 +77,19 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
         if file.is_file():
             unpack(file, packed)
             earlier = PresetRecord.read(packed, preset)
+            changed = [name for name, value in earlier.inputs.items() if record.inputs.get(name, value) != value]
+            if changed:
+                raise InputError(f"{file}: has runs of another version of {', '.join(changed)}; take another name")
             if _made_from(earlier) != _made_from(record):
                 has, found = (", ".join(_made_from(each)) for each in (earlier, record))
                 raise InputError(f"{file}: has runs of {has}, not of {found}; take another name")
             others = earlier.of_tables({table.key for table in earlier.tables} - set(keys))
-            record = replace(record, tables=(*others.tables, *record.tables), runs=(*others.runs, *record.runs))
+            record = replace(
+                record,
+                tables=(*others.tables, *record.tables),
+                runs=(*others.runs, *record.runs),
+                inputs={**earlier.inputs, **record.inputs},
+            )
         for name in record.artefacts(*keys):
             shutil.rmtree(packed / name, ignore_errors=True)
             _copy_without_model(Run(folder / name), packed / name)

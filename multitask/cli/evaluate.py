@@ -168,7 +168,7 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
             declared = task_named(options.tasks_file, task.name)
             own, form = declared.file_format, declared.form
             task = replace(located(task, declared), files=task.files)
-        text, label = options.text or task.files.text, options.label or task.files.label
+        text, label = options.text or task.files.text, task.files.label if options.label is None else options.label
         task = replace(task, files=replace(task.files, id=None, text=text, label=label))
         own = replace(own, separator=options.separator or own.separator)
         file_format = own.of_form(own.form_read(suffixes(options.input)[0]), form)

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from itertools import chain
-from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,7 +94,7 @@ def conflicts(results: PresetResults) -> Section | None:
         pairs = dict.fromkeys(pair for run in runs for line in run.history for pair in _cosines(line))
         drawn[label if label not in drawn else f"{label} ({number})"] = {
             pair: over_seeds(
-                [[(n, _cosines(line).get(pair, nan)) for n, line in enumerate(run.history, 1)] for run in runs]
+                [[(n, _cosines(line).get(pair, np.nan)) for n, line in enumerate(run.history, 1)] for run in runs]
             )
             for pair in pairs
         }
@@ -276,15 +276,15 @@ def report_of(
         study: whether a page `study` stands beside the report.
     """
     drawn, data = dict[str, Picture](), scores_as_data(results, studies)
-    file = output / "results.parquet"
-    earlier = {table.description.name for table in Results.load(file).tables} if file.is_file() else set()
-    data.save(file)
+    earlier = set[str]()
+    with suppress(InputError):  # there is none, or one of another version
+        earlier |= {table.description.name for table in Results.load(output / "results.parquet").tables}
+    data.save(output / "results.parquet")
     scores = {table.description.table: table for table in data.tables}
     tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
     for table in tables:
         drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
-    with_rows = {found.table.key for found in results.tables if found.table.kind == "table"}
-    in_latex = [table for key, table in scores.items() if key in with_rows]
+    in_latex = [scores[each.key] for each in results.record.tables if each.kind == "table" and each.key in scores]
     for found in in_latex:
         text = latex_float(found, results.record.subject)
         write_text(output / "tables" / f"{found.description.name}.tex", text)
@@ -392,8 +392,8 @@ def warnings_of(results: PresetResults) -> list[str]:
     for table in results.tables:
         alone = [table.table.label(row) for row, runs in table.runs.items() if len(runs) == 1]
         if alone and not table.single_seed:
-            called = f"{table.table.numbered_title}: {', '.join(map(markdown_text, alone))}"
-            found.append(f"{called}: one seed, so without an interval, and not compared with other rows.")
+            named = f"{table.table.numbered_title}: {', '.join(map(markdown_text, alone))}"
+            found.append(f"{named}: one seed, so without an interval, and not compared with other rows.")
     unknown = {line for run in results.runs for line in run.unknown}
     if unknown:
         found.append(f"Not all sentences that the models were trained on are known. {'; '.join(sorted(unknown))}.")

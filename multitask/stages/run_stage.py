@@ -110,7 +110,7 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
 def runtime_of(stage: Stage, options: RunOptions) -> Runtime:
     """Device and precision of a run of a stage. Raises InputError if there is no such device."""
     runtime = resolve_runtime(options.device, options.precision if "precision" in stage.computing else "fp32")
-    return replace(runtime, recompute=options.recompute, fast=options.fast)
+    return replace(runtime, recompute=options.recompute, fast=options.fast and "kernels" in stage.computing)
 
 
 def _tell_of_threads(own: int, asked: int, folder: Path) -> None:

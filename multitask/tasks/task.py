@@ -165,7 +165,7 @@ class Task(ABC):
         train = self.files.train
         if train is None:
             return self.files.form
-        read = (train.format or self.files.format).form_read(train.form)
+        read = (train.format or self.files.format).form_read(train.form) if train.path else ".parquet"  # of a hub
         return read if read in TYPED else ""
 
     @property

@@ -322,7 +322,14 @@ def test_runs_of_another_start_are_not_added_to_a_file(report, tmp_path):
     runs = report[0]
     publish_runs(runs.folder, "sample", tmp_path / "new.parquet", ["objectives"])
     shutil.copytree(runs.folder, tmp_path / "runs")
-    replace(PresetRecord.read(runs.folder, "sample"), start="another").write(tmp_path / "runs")
+    record = PresetRecord.read(runs.folder, "sample")
+    replace(record, inputs={"dev similarity": "b"}).write(tmp_path / "runs")
+    for_others = tmp_path / "others.parquet"
+    publish_runs(tmp_path / "runs", "sample", for_others, ["objectives"])
+    replace(record, inputs={"dev similarity": "c"}).write(tmp_path / "runs")
+    with pytest.raises(InputError, match=r"others\.parquet: has runs of another version of dev similarity"):
+        publish_runs(tmp_path / "runs", "sample", for_others, ["gradient"])
+    replace(record, start="another").write(tmp_path / "runs")
     with pytest.raises(InputError, match=r"new\.parquet: has runs of .* take another name"):
         publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 

@@ -256,6 +256,13 @@ def test_losses_of_parts_add_up_to_the_loss_of_the_batch(kind, weighted, row_wei
     torch.testing.assert_close(found, task.loss(outputs, gold, every))
 
 
+def test_rows_of_a_hub_have_the_form_of_parquet():
+    forms = {
+        name: declared("regression", train={"file": name}).form for name in ("hf:glue/mrpc", "rows.csv", "rows.jsonl")
+    }
+    assert forms == {"hf:glue/mrpc": ".parquet", "rows.csv": "", "rows.jsonl": ".jsonl"}
+
+
 def test_a_range_is_learned_and_predictions_may_leave_it():
     task = declared("regression").learned(examples([2, 4, 12]))
     assert task.bounds == (2, 12)

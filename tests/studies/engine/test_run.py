@@ -173,7 +173,9 @@ def test_a_changed_file_begins_a_new_record(recipes, tmp_path):
     presets = [preset_of(other, table(key, rows)) for key, rows in models.items()]
     for preset in presets:
         run(preset, tmp_path)
-    assert [found.key for found in PresetRecord.read(tmp_path, "sample").tables] == ["1", "2"]
+    united = PresetRecord.read(tmp_path, "sample")
+    assert [found.key for found in united.tables] == ["1", "2"]
+    assert {"start", "dev similarity", "training paraphrase"} <= united.inputs.keys()
     file = other.data / "sts-dev.csv"
     file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
     run(presets[1], tmp_path)

@@ -139,6 +139,7 @@ def test_a_limit_is_another_evaluation(with_suites, tmp_path):
     suites = suites_experiment(limited, "suites", "Suites", "A note.", [line])
     record = run_preset(preset_of("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), Engine())
     [run] = record.runs
+    assert any(name.startswith("files STS/") for name in record.inputs)
     evaluation = read_json(tmp_path / str(run.evaluation) / "evaluation.json")
     assert set(evaluation["scores"]) == set(GROUPS[STS])
     assert evaluation["overlap"]["STS12"]["rows"] == 100

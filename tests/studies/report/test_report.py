@@ -315,7 +315,16 @@ def test_a_row_of_one_seed_is_said_not_to_be_compared(store):
     assert found.tables[0].contrast({"good": 1, "other": -1}, "sentiment") is None
 
 
-def test_a_report_keeps_nothing_of_an_earlier_one_in_its_folder(store):
+def test_a_report_replaces_a_damaged_one(store):
+    output = store / "report"
+    write_report(store, "sample", output)
+    whole = (output / "results.parquet").read_bytes()
+    (output / "results.parquet").write_bytes(b"")
+    write_report(store, "sample", output)
+    assert (output / "results.parquet").read_bytes() == whole
+
+
+def test_a_report_keeps_no_figure_and_no_table_of_an_earlier_one(store):
     output = store / "report"
     write_report(store, "sample", output)
     record = PresetRecord.read(store, "sample")
