@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from minbert.errors import InputError
 from minbert.inference_layer import Bf16Model
-from multitask.data.texts import in_words, visible_text
+from multitask.data.texts import visible_text
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Sentence
 from multitask.objectives import OBJECTIVES
@@ -123,8 +123,7 @@ class NeighboursView(View):
         check_texts(service.limits, [self.query])
         if self.task:
             dev_set = _dev_set(request, self.task)
-            labels, texts = dev_set.sentences, dev_set.texts
-            ((asked,),) = in_words(dev_set.words[:1], [[self.query]])
+            labels, texts, asked = dev_set.sentences, dev_set.texts(name), dev_set.in_words(name, self.query)
         else:
             labels, asked = dict.fromkeys(_lines(self.own), ""), self.query
             texts = tuple(labels)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -89,10 +89,18 @@ class ExploredSet:
 
     columns: tuple[str, ...]  # names of the sentences' columns
     sentences: Mapping[str, str]  # its different sentences, each with its label; those of pairs have none
-    texts: tuple[str, ...]  # what models read of these sentences: with the words that the task has around them
-    words: tuple[Template, ...]  # those words, of each column
+    column_of: Mapping[str, int]  # of each sentence, the first column that has it
+    words: Mapping[str, tuple[Template, ...]]  # what a model has around each column; of "", those of the tasks file
     rows: Mapping[str, DataFrame]  # for each model that has the task, see `dev_rows`
     total: int  # rows of the file, of which the first ones may be taken
+
+    def texts(self, model: str) -> tuple[str, ...]:
+        """What a model reads of the sentences."""
+        return tuple(self.in_words(model, sentence, column) for sentence, column in self.column_of.items())
+
+    def in_words(self, model: str, sentence: str, column: int = 0) -> str:
+        """A sentence as a model reads it in a column."""
+        return self.words.get(model, self.words[""])[column].text([sentence])
 
 
 def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, ExploredSet]:
@@ -124,11 +132,10 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
         sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
     else:
         sentences = dict(zip(part.sentences[0], _shown(task, np.asarray(part.labels)), strict=True))
-    read: dict[str, str] = {}
-    for sentence, text in zip(chain(*part.sentences), chain(*part.texts), strict=True):
-        read.setdefault(sentence, text)
-    texts = tuple(read[sentence] for sentence in sentences)
-    return ExploredSet(task.files.text, sentences, texts, task.files.words, rows, len(everything))
+    first = {text: column for column, texts in reversed([*enumerate(part.sentences)]) for text in texts}
+    column_of = {sentence: first[sentence] for sentence in sentences}
+    words = {"": declared.files.words} | {key: model.tasks[name].files.words for key, model in having.items()}
+    return ExploredSet(declared.files.text, sentences, column_of, words, rows, len(everything))
 
 
 def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:

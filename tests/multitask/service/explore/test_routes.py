@@ -163,20 +163,29 @@ def test_a_sentence_is_its_own_nearest(client, dev_sets, of):
     assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
 
 
-def test_neighbours_among_a_tasks_sentences_are_embedded_in_its_words(models, tmp_path):
+def test_neighbours_among_a_tasks_sentences_are_embedded_in_each_models_words(models, tmp_path):
     rows = {"one": ["A dog.", "A band.", "A film."], "two": ["A cat.", "A band.", "A play."], "near": [0, 1, 0.5]}
-    pair = {"kind": "cosine", "text": ["query: {one}", "passage: {two}"], "label": "near"}
-    declared = tasks_file(tmp_path, rows, alike=pair)
-    model = bare(models["one"], load_tasks(declared))
-    dev_sets = load_dev_sets({"a": model}, declared, None)
-    with TestClient(create_app({"a": model}, Limits(), dev_sets=dev_sets)) as client:
-        shown = table(ask(client, "neighbours", model="a", task="alike", query="A frog."), 0)[1:]
+    words = {"kind": "cosine", "text": ["query: {one}", "passage: {two}"], "label": "near"}
+    declared, plain = tmp_path / "declared", tmp_path / "plain"
+    for folder, texts in ((declared, words["text"]), (plain, ["one", "two"])):
+        folder.mkdir()
+        tasks_file(folder, rows, alike=words | {"text": texts})
+    worded, wordless = (bare(models["one"], load_tasks(folder / "tasks.toml")) for folder in (declared, plain))
+    having = {"worded": worded, "wordless": wordless}
+    explored = {"other": bare(models["one"], {}), **having}
     corpus = {text: f"query: {text}" for text in rows["one"]} | {text: f"passage: {text}" for text in rows["two"][::2]}
-    query, *embeddings = model.encoder.encode(["query: A frog.", *corpus.values()], normalize=True)
-    cosines = dict(zip(corpus, np.array(embeddings) @ query, strict=True))
-    assert {row[1]: float(row[0]) for row in shown} == pytest.approx(cosines, abs=6e-4)
-    plain = model.encoder.encode(["A frog.", *corpus], normalize=True)
-    assert max(abs(plain[1:] @ plain[0] - list(cosines.values()))) > 1e-2
+    read = {"worded": ["query: A frog.", *corpus.values()], "wordless": ["A frog.", *corpus]}
+    for folder, other in ((declared, "worded"), (plain, "wordless")):  # a model without the task reads the file's words
+        dev_sets = load_dev_sets(explored, folder / "tasks.toml", None)
+        with TestClient(create_app(explored, Limits(), dev_sets=dev_sets)) as client:
+            for name, texts in (read | {"other": read[other]}).items():
+                shown = table(ask(client, "neighbours", model=name, task="alike", query="A frog."), 0)[1:]
+                query, *embeddings = worded.encoder.encode(texts, normalize=True)
+                cosines = dict(zip(corpus, np.array(embeddings) @ query, strict=True))
+                assert {row[1]: float(row[0]) for row in shown} == pytest.approx(cosines, abs=6e-4)
+    asked, *plain_texts = worded.encoder.encode(read["wordless"], normalize=True)
+    query, *with_words = worded.encoder.encode(read["worded"], normalize=True)
+    assert max(abs(np.array(plain_texts) @ asked - np.array(with_words) @ query)) > 1e-2
 
 
 def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
