@@ -47,8 +47,8 @@ class Evaluate(Computing, PoolingOption, BestOn, ModelOption, Data):
     label: str | None = None
     """Column of the labels. Default: as the task declares. With --input."""
     separator: str | None = None
-    """What separates the fields. Default: as the training file or --tasks-file declares, otherwise by the suffix. With
-    --input."""
+    """What separates the fields. Default: a tab in .tsv, otherwise as the training file or --tasks-file declares, or a
+    comma. With --input."""
     details: Path | None = None
     """Folder to write the worst errors into, and for classifications also the scores of each class, the confusion
     matrix, and the calibration with a reliability plot."""
@@ -170,7 +170,7 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
             task = replace(located(task, declared), files=task.files)
         text, label = options.text or task.files.text, task.files.label if options.label is None else options.label
         task = replace(task, files=replace(task.files, id=None, text=text, label=label))
-        own = replace(own, separator=options.separator or own.separator)
+        own = own if options.separator is None else replace(own, separator=options.separator)
         file_format = own.of_form(own.form_read(suffixes(options.input)[0]), form)
         file_format = replace(file_format, separator=options.separator or file_format.separator)
         source = RowsFrom(str(options.input), format=file_format)

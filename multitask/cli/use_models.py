@@ -97,7 +97,8 @@ class Predict(Computing, BestOn, Data):
     input_format: Literal["txt", "csv", "tsv", "jsonl"] = "txt"
     """Format of standard input."""
     separator: str | None = None
-    """What separates the fields. Default: as the training file or --tasks-file declares, otherwise by the suffix."""
+    """What separates the fields. Default: a tab in .tsv, otherwise as the training file or --tasks-file declares, or a
+    comma."""
 
     def __post_init__(self) -> None:
         of_input = changed(self, "task", "text", "probabilities", "prefix", "separator", "input_format")
@@ -366,7 +367,7 @@ def export(options: Export) -> None:
         model, data = MultitaskModel.load(folder, "cpu", "fp32"), options.tasks_file or options.data
         print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))
     else:
-        pooling = options.pooling
+        pooling, normalize = options.pooling, options.normalize or scales(folder)
         if options.to == "transformers" and (further := further_modules(folder)) is not None:
             pooling = "mean"  # any, as the encoder alone is written
             logger.warning("%s; the export is the encoder alone", further)
@@ -375,11 +376,10 @@ def export(options: Export) -> None:
             case "transformers":
                 exports.export_transformers(encoder, options.output, trained_on)
             case "sentence-transformers":
-                normalize = options.normalize or scales(folder)
                 card = model_card(options.model, options.revision, encoder, normalize)
                 exports.export_sentence_transformers(encoder, options.output, card, normalize, trained_on)
             case "onnx":
-                exports.export_onnx(encoder, options.output, options.normalize, trained_on)
+                exports.export_onnx(encoder, options.output, normalize, trained_on)
     print(options.output)
 
 

@@ -155,7 +155,7 @@ def _opener(
     form = form if str(source) == "-" else suffixes(source)[0]
     needed = {name: _read(model.tasks[name], columns) for name in written}
     if form == ".txt":
-        separator = separator or _separator_of(source, written, needed)
+        separator = _separator_of(source, written, needed) if separator is None else separator
         form = "" if separator else form
     formats = {name: _format_of(task, form, separator) for name, task in written.items()}
     if form != ".txt" and not named and source.is_file() and len({*formats.values()}) > 1:
@@ -188,7 +188,7 @@ def _has_columns(source: Path, file_format: Format, form: str, needed: Sequence[
 def _format_of(task: Task, form: str, separator: str | None) -> Format:
     """How a file of this form is written if as the task's, or with another separator; encodings have one name each."""
     own = task.file_format.of_form(form, task.form)
-    separator = separator or own.separator or SEPARATORS.get(form)
+    separator = own.separator or SEPARATORS.get(form) if separator is None else separator
     return replace(own, separator=separator, encoding=codecs.lookup(own.encoding).name)
 
 

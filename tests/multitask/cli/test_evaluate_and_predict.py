@@ -273,6 +273,17 @@ def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_pat
     assert "split" not in found
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+@pytest.mark.parametrize("name", ["i.csv", "i.txt"])
+def test_an_empty_separator_is_refused(run, tmp_path, capsys, command, name):
+    (tmp_path / name).write_text("sentence,sentiment\nA gem.,4\n")
+    output = tmp_path / "o.csv"
+    arguments = ["--task", "sentiment", "--input", tmp_path / name, "--separator", "", "--output", output, *CPU]
+    assert call(command, "--model", run, *arguments) == 2
+    assert 'separator is ""; expected one character' in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_a_file_is_scored_on_several_tasks_as_on_each(run, tmp_path, capsys):
     rows = "How old?,What age?,1,4.5\nA cat.,A dog.,0,1.5\nWho?,Which man?,1,4\nWhy?,It rains.,0,0.5\n"
     (tmp_path / "i.csv").write_text(f"sentence1,sentence2,is_duplicate,similarity\n{rows}")

@@ -142,13 +142,9 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
-@pytest.mark.parametrize(("modules", "similarity"), [(2, "dot"), (3, "dot"), (3, "cosine")])
-def test_an_unchanged_model_of_sentence_transformers_is_exported_as_it_is(
-    tiny_encoder, tmp_path, capsys, modules, similarity
-):
-    from sentence_transformers import SentenceTransformer
-
-    folder = shutil.copytree(tiny_encoder, tmp_path / "in")
+def with_modules(encoder: Path, folder: Path, modules: int, similarity: str = "cosine") -> Path:
+    """An encoder as a folder of sentence-transformers with its first two modules, or these and Normalize."""
+    shutil.copytree(encoder, folder)
     places = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")][:modules]
     listed = [
         {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -157,6 +153,16 @@ def test_an_unchanged_model_of_sentence_transformers_is_exported_as_it_is(
     write_json(folder / "modules.json", listed)
     write_pooling(folder, "mean", 32)
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": similarity})
+    return folder
+
+
+@pytest.mark.parametrize(("modules", "similarity"), [(2, "dot"), (3, "dot"), (3, "cosine")])
+def test_an_unchanged_model_of_sentence_transformers_is_exported_as_it_is(
+    tiny_encoder, tmp_path, capsys, modules, similarity
+):
+    from sentence_transformers import SentenceTransformer
+
+    folder = with_modules(tiny_encoder, tmp_path / "in", modules, similarity)
     export = ["export", "--model", str(folder), "--output", str(tmp_path / "out"), "--to", "sentence-transformers"]
     assert main(export) == 0
     before, after = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("in", "out"))
@@ -213,6 +219,17 @@ def embeddings_of_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
     inputs = {name: np.array([getattr(e, part) for e in encoded]) for name, part in names.items()}
     (embeddings,) = InferenceSession(folder / "model.onnx").run(["sentence_embedding"], inputs)
     return embeddings
+
+
+@pytest.mark.parametrize("modules", [2, 3])
+def test_onnx_scales_embeddings_as_a_model_of_sentence_transformers_does(onnx, tiny_encoder, tmp_path, modules):
+    from sentence_transformers import SentenceTransformer
+
+    folder = with_modules(tiny_encoder, tmp_path / "in", modules)
+    assert main(["export", "--model", str(folder), "--output", str(tmp_path / "out"), "--to", "onnx"]) == 0
+    expected = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+    assert np.allclose(np.linalg.norm(expected, axis=1), 1) == (modules == 3)
+    np.testing.assert_allclose(embeddings_of_onnx(tmp_path / "out", SENTENCES), expected, atol=1e-4)
 
 
 @pytest.fixture(scope="module", params=["mean, length 1", "cls, pruned"])
