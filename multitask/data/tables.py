@@ -250,7 +250,8 @@ class OpenTable:
             if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
                 there = f"the only column is {quote(self.columns[0])}"
                 hint = f"; {setting('separator', '--separator')}"
-            raise InputError(f"{self.name}: no column {spelled(name) if same else plain(name)}; {there}{hint}")
+            wanted = spelled(name) if same else plain(name) or quote(name)
+            raise InputError(f"{self.name}: no column {wanted}; {there}{hint}")
 
 
 def value_of(row: FileRow, name: str, missing: Any = None) -> Any:

@@ -334,6 +334,24 @@ def test_runs_of_another_start_are_not_added_to_a_file(report, tmp_path):
         publish_runs(tmp_path / "runs", "sample", tmp_path / "new.parquet", ["gradient"])
 
 
+def test_nothing_is_published_of_a_report_that_lacks_a_table(report, tmp_path, monkeypatch):
+    runs, folder = report
+    (tmp_path / "results" / "runs").mkdir(parents=True)
+    monkeypatch.setattr(publish_results, "PAGES", tmp_path)
+    monkeypatch.setattr(publish_results, "PUBLISHED", tmp_path / "results" / "runs")
+    (tmp_path / "report").mkdir()
+    whole = Results.load(folder / "results.parquet")
+    Results(tuple(table for table in whole.tables if table.description.table != "gradient")).save(
+        tmp_path / "report" / "results.parquet"
+    )
+    shutil.copy(folder / SCORES, tmp_path / "report")
+    given = ["new", "objectives", "gradient", "--runs", str(runs.folder), "--preset", "sample"]
+    monkeypatch.setattr("sys.argv", ["publish_results", str(tmp_path / "report"), *given])
+    with pytest.raises(InputError, match="no table gradient"):
+        publish_results.main()
+    assert [path for path in (tmp_path / "results").rglob("*") if path.is_file()] == []
+
+
 def test_tables_that_are_not_named_stay_as_they_are_published(report, tmp_path):
     file = tmp_path / "new.parquet"
     publish(report[1], file, ["objectives"])

@@ -273,14 +273,21 @@ def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_pat
     assert "split" not in found
 
 
-@pytest.mark.parametrize("command", ["evaluate", "predict"])
-@pytest.mark.parametrize("name", ["i.csv", "i.txt"])
-def test_an_empty_separator_is_refused(run, tmp_path, capsys, command, name):
+@pytest.mark.parametrize(
+    ("command", "name", "option", "refused"),
+    [
+        ("evaluate", "i.csv", "--separator", 'separator is ""; expected one character'),
+        ("predict", "i.csv", "--separator", 'separator is ""; expected one character'),
+        ("predict", "i.txt", "--separator", 'separator is ""; expected one character'),
+        ("evaluate", "i.csv", "--label", 'i.csv: no column ""; the columns are sentence, sentiment'),
+    ],
+)
+def test_an_empty_option_is_not_one_that_is_left_out(run, tmp_path, capsys, command, name, option, refused):
     (tmp_path / name).write_text("sentence,sentiment\nA gem.,4\n")
     output = tmp_path / "o.csv"
-    arguments = ["--task", "sentiment", "--input", tmp_path / name, "--separator", "", "--output", output, *CPU]
+    arguments = ["--task", "sentiment", "--input", tmp_path / name, option, "", "--output", output, *CPU]
     assert call(command, "--model", run, *arguments) == 2
-    assert 'separator is ""; expected one character' in capsys.readouterr().err
+    assert refused in capsys.readouterr().err
     assert not output.exists()
 
 

@@ -18,7 +18,7 @@ from multitask.base.runs import Run, Weights
 from multitask.models.model_folder import DESCRIPTION
 from multitask.stages.reads import declared
 from multitask.stages.registry import stage_named
-from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage
+from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage, runtime_of
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
 from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
@@ -156,6 +156,13 @@ def test_what_is_in_a_key_of_computing_and_tasks_is_that_of_published_runs(stage
 def test_fast_is_part_of_the_key_of_a_training_on_cuda_alone(tasks_file, device, stage, matters):
     slow, fast = (Runtime(torch.device(device), "bf16", fast=fast) for fast in (False, True))
     assert (key(tasks_file, stage=stage, runtime=slow) != key(tasks_file, stage=stage, runtime=fast)) == matters
+
+
+@pytest.mark.parametrize(
+    ("stage", "trains"), [("finetune", True), ("pretrain", True), ("prune", False), ("evaluate", False)]
+)
+def test_fast_changes_trainings_alone_as_other_keys_do_not_name_it(stage, trains):
+    assert runtime_of(stage_named(stage), RunOptions(device="cpu", fast=True)).fast == trains
 
 
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):

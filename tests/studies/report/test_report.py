@@ -324,6 +324,20 @@ def test_a_report_replaces_a_damaged_one(store):
     assert (output / "results.parquet").read_bytes() == whole
 
 
+def test_a_report_without_a_study_keeps_no_page_of_one(store):
+    output = store / "report"
+    (output / "figures").mkdir(parents=True)
+    drawn, own = output / "figures" / "study-1.svg", output / "figures" / "own.svg"
+    for path in (drawn, own):
+        path.write_text("<svg/>")
+    (output / "study.md").write_text("A claim. ![Its figure](figures/study-1.svg)")
+    (output / "study.html").write_text("A claim.")
+    page = write_report(store, "sample", output)
+    assert not [path for path in (drawn, output / "study.md", output / "study.html") if path.exists()]
+    assert own.exists()
+    assert "study.html" not in page.read_text("utf-8")
+
+
 def test_a_report_keeps_no_figure_and_no_table_of_an_earlier_one(store):
     output = store / "report"
     write_report(store, "sample", output)
