@@ -71,7 +71,7 @@ class RunTables(Tables):
     report: Path = Path("report")
     """Folder of the report."""
     predictions: Path | None = None
-    """Folder of the best models' prediction files. Default: predictions in the report's folder."""
+    """Folder of the best run's prediction files. Default: predictions in the report's folder."""
     save_every: AtLeastZero = 120.0
     """Seconds between saved states: the most that a kill can cost."""
 
@@ -98,7 +98,7 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
     for path in write_best_predictions(preset, results, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
-    if best := results.best_run(record.tasks, {table.key for table in record.tables}):
+    if best := results.best_run(record.tasks, {table.key for table in record.tables}, kept=True):
         print("\n".join(presented(results, best)))
     if preset.next_step:
         print(preset.next_step)

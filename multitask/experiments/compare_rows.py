@@ -324,15 +324,22 @@ class PresetResults:
         """The runs of all tables."""
         return [run for table in self.tables for runs in table.runs.values() for run in runs]
 
-    def best_run(self, tasks: Collection[str], tables: Collection[str] | None = None) -> RunResult | None:
+    def best_run(
+        self, tasks: Collection[str], tables: Collection[str] | None = None, kept: bool = False
+    ) -> RunResult | None:
         """The run with the best overall dev score on exactly these tasks, in all tables or some. None without any.
 
-        If any of them keeps a model, which ensembles of predictions and published runs do not, it is one that does.
+        With `kept`, of those that keep a model, which ensembles of predictions and published runs do not, if any does.
         """
         runs = [run for run in self.runs if tables is None or run.table in tables]
         scored = [run for run in runs if run.scores.keys() == set(tasks) and np.isfinite(run.overall)]
-        kept = [run for run in scored if run.keeps_model]
-        return max(kept or scored, key=lambda run: run.overall, default=None)
+        models = [run for run in scored if kept and run.keeps_model]
+        return max(models or scored, key=lambda run: run.overall, default=None)
+
+    def row_of(self, run: RunResult) -> tuple[str, str]:
+        """The label of a run's row, and the title of its table."""
+        table = self.finished_tables[run.table].table
+        return table.label(run.row), table.numbered_title
 
     def last_stage(self, table: str) -> Run | None:
         """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""

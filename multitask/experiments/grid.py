@@ -349,10 +349,10 @@ def check_preset(preset: Preset) -> None:
 
 
 def write_best_predictions(preset: Preset, results: PresetResults, options: RunOptions, output: Path) -> list[Path]:
-    """Write prediction files of the best model of each group of tasks that the preset names, in its tables.
+    """Write prediction files of the best run, which may be an ensemble, of each group of tasks that the preset names.
 
-    Returns the files. A group of tasks has none if no run succeeded, if no overall score is defined, or if a file is
-    missing; a warning says so.
+    Only the preset's tables count. Returns the files. A group of tasks has none if no run succeeded, if no overall
+    score is defined, or if a file is missing; a warning says so.
     """
     paths: list[Path] = []
     for tasks in preset.predicted:

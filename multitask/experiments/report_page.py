@@ -217,16 +217,16 @@ def overview(tables: Sequence[TableScores]) -> Picture | None:
 
 
 def _best_model(results: PresetResults) -> SimpleNamespace | None:
-    """The model with the best overall dev score, its scores with an example each. None if none has all tasks."""
-    if (best := results.best_run(results.record.tasks)) is None:
+    """The best model that is kept, its scores with an example each, and a better row. None if none has all tasks."""
+    best, top = (results.best_run(results.record.tasks, kept=kept) for kept in (True, False))
+    if best is None or top is None:
         return None
-    table, tasks = results.finished_tables[best.table].table, ""
+    tasks, better = "", (*results.row_of(top), top.overall) if top.overall > best.overall else None
     for task, value in best.scores.items():
         measure, example = best.measures[task], _first_example(best, task, Path(results.record.data))
-        tasks += (
-            f"- **{capitalized(task)}**, {TABLE_MEASURES.get(measure, measure)} {value:.3f}. {example}".rstrip() + "\n"
-        )
-    return SimpleNamespace(label=table.label(best.row), table=table.numbered_title, overall=best.overall, tasks=tasks)
+        line = f"- **{capitalized(task)}**, {TABLE_MEASURES.get(measure, measure)} {value:.3f}. {example}"
+        tasks += f"{line.rstrip()}\n"
+    return SimpleNamespace(row=results.row_of(best), overall=best.overall, tasks=tasks, better=better)
 
 
 def _first_example(run: RunResult, task: str, data: Path) -> str:

@@ -42,7 +42,7 @@ TRIED = {
 
 def presented(results: PresetResults, best: RunResult) -> list[str]:
     """Lines about the best model: its row, what it says of sentences that no file has, and how to try it."""
-    label, folder = results.finished_tables[best.table].table.label(best.row), results.folder / best.model
+    (label, _), folder = results.row_of(best), results.folder / best.model
     lines = [f"best model: {label}, {folder}"]
     if not best.keeps_model:
         return lines

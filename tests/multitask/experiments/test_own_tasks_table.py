@@ -22,6 +22,7 @@ from multitask.experiments.compare_rows import PresetResults, TableResults
 from multitask.experiments.grid import write_best_predictions
 from multitask.experiments.grid_frames import ANSWERS, SCORES, GridFrames
 from multitask.experiments.own_tasks_table import tasks_preset
+from multitask.experiments.report_page import report_of
 from multitask.experiments.results_file import scores_as_data
 from multitask.experiments.score_tables import best_mean
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
@@ -231,6 +232,37 @@ def test_the_report_begins_with_the_best_model_and_its_first_dev_example(work, t
     assert f"“{row['text']}” Label {row['topic']}, prediction {predicted.strip()}." in shown["Topic"]
     assert f"“{row['text']}” Label {row['stars']:.2f}, prediction" in shown["Stars"]
     assert "example" not in shown["Tags"]  # its metric compares probabilities
+
+
+def test_a_better_row_that_keeps_no_model_is_named_and_writes_the_prediction_files(
+    work, tasks_file, tiny_encoder, few_resamples, tmp_path
+):
+    """As if the models of single tasks, which answer together in seed 1, were better than all others, or as good."""
+    preset = tasks_preset(tasks_file, str(tiny_encoder), FinetuneConfig(), ["average"])
+    frames = GridFrames.of_runs(work / "runs", "tasks")
+    options = RunOptions("cpu", "fp32", work / "runs")
+    for score in (0.75, 0.5):
+        overall = {(run.row, run.seed): 0.25 for run in frames.runs} | {("scheduler=pcgrad", 0): 0.5}
+        overall["alone", 1] = score
+        runs = tuple(
+            replace(run, numbers={**run.numbers, OVERALL: {"mean": overall[run.row, run.seed]}}) for run in frames.runs
+        )
+        results = PresetResults.of(replace(frames, runs=runs), work / "runs")
+        text = report_of(results, tmp_path / "report").with_name("report.md").read_text(encoding="utf-8")
+        (best,) = [line for line in text.splitlines() if line.startswith("**Together, pcgrad** ")]
+        scored = "has the best overall dev score of the models that are kept, 0.500." in best
+        named = (
+            "Better, but not kept as one model: **Each alone** (Each task alone and all tasks together), 0.750." in best
+        )
+        assert scored == named == (score == 0.75)
+        if score == 0.75:
+            (alone,) = [run for run in frames.record.of_row("tasks", "alone") if run.seed == 1]
+            written = write_best_predictions(preset, results, options, tmp_path)
+            assert {path.name for path in written} == {
+                f"{task}-{part}-output.csv" for task in NAMES for part in ("dev", "test")
+            }
+            for path in written:
+                assert path.read_bytes() == (work / "runs" / alone.chain[-1] / "predictions" / path.name).read_bytes()
 
 
 def test_the_report_is_written_again_and_says_what_is_undefined(work, tmp_path):

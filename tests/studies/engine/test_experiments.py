@@ -254,8 +254,8 @@ def test_the_best_model_that_can_be_loaded_is_not_an_ensemble_that_only_has_pred
         )
     )
     record = PresetRecord("sample", "some-weights", "data", (), (table,), ())
-    for known, expected in ((runs, "good"), (runs[2:], "ensemble")):
-        found = PresetResults.of(GridFrames(record, known)).best_run(table.columns)
+    for known, kept, expected in ((runs, True, "good"), (runs, False, "ensemble"), (runs[2:], True, "ensemble")):
+        found = PresetResults.of(GridFrames(record, known)).best_run(table.columns, kept=kept)
         assert found is not None
         assert found.model == expected
     assert PresetResults.of(GridFrames(record, runs)).best_run(["sentiment"]) is None
