@@ -23,11 +23,11 @@ def _accuracy(weights: Floats, labels: NDArray[Any], predictions: NDArray[Any]) 
 
 
 def _class_f1(weights: Floats, labels: NDArray[Any], predictions: NDArray[Any], classes: int) -> Floats:
-    gold = _class_weights(weights, labels, classes)
+    gold, occurs = _class_weights(weights, labels, classes), np.isin(np.arange(classes), labels)
     scores = []
     for model in predictions:
         hits = _class_weights(weights, labels, classes, model == labels)
-        scores.append(_f1(hits, gold + _class_weights(weights, model, classes)).mean(axis=1))
+        scores.append(_macro_f1(hits, gold + _class_weights(weights, model, classes), occurs))
     return np.stack(scores, axis=1)
 
 
@@ -54,8 +54,8 @@ def _class_weights(
 
 
 def _label_f1(weights: Floats, labels: NDArray[Any], predictions: NDArray[Any]) -> Floats:
-    gold = labels.astype(np.float64)
-    scores = [_f1(weights @ (model * gold), weights @ (model + gold)).mean(axis=1) for model in predictions]
+    gold, occurs = labels.astype(np.float64), labels.max(axis=0) > 0
+    scores = [_macro_f1(weights @ (model * gold), weights @ (model + gold), occurs) for model in predictions]
     return np.stack(scores, axis=1)
 
 
@@ -99,9 +99,14 @@ def _root_of_squared_error(weights: Floats, labels: NDArray[Any], predictions: N
     return np.sqrt(weights @ ((predictions.astype(np.float64) - labels) ** 2).T)
 
 
-def _f1(hits: Floats, counts: Floats) -> Floats:
-    """F1 from true positives, and predicted plus gold ones."""
-    return _ratio(2 * hits, counts)
+def _macro_f1(hits: Floats, counts: Floats, occurs: NDArray[np.bool_]) -> Floats:
+    """Mean F1, [samples], from true positives, and predicted plus gold ones, [samples, classes].
+
+    In the whole set, a class that no row has counts as 0. One that `occurs` there, [classes], is left out of a resample
+    in which it neither occurs nor is predicted: it would lower the score by being rare, however good the model is.
+    """
+    counted = ((counts > 0) | ~occurs).sum(axis=1)
+    return np.asarray(_ratio(2 * hits, counts).sum(axis=1) / np.where(counted, counted, np.nan))
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:

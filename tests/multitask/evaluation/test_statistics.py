@@ -235,9 +235,10 @@ def answers_of(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
         scores = np.clip(0.4 * labels + 0.6 * generator.random((MODELS, EXAMPLES, 3)), 0, 1).round(1)  # with ties
         predictions = scores if metric == "average_precision" else (scores > 0.5).astype(np.float32)
     elif metric in ("accuracy", "macro_f1", "matthews", "mae", "kappa"):
-        labels = generator.integers(CLASSES - 1, size=EXAMPLES).astype(np.float32)  # the last class does not occur
+        labels = generator.integers(CLASSES - 2, size=EXAMPLES).astype(np.float32)  # the last class does not occur
+        labels[-1] = CLASSES - 2  # the last but one in one row
         wrong = generator.random((MODELS, EXAMPLES)) < 0.4
-        predictions = np.where(wrong, generator.integers(CLASSES - 1, size=(MODELS, EXAMPLES)), labels)
+        predictions = np.where(wrong, generator.integers(CLASSES - 2, size=(MODELS, EXAMPLES)), labels)
     else:
         labels = generator.normal(size=EXAMPLES).round(0 if metric == "spearman" else 9)
         predictions = labels + generator.normal(size=(MODELS, EXAMPLES)).round(1 if metric == "spearman" else 9)
@@ -266,8 +267,8 @@ def average_precision(gold: Numbers, found: Numbers) -> float:
 ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
     ("accuracy", False): sklearn.accuracy_score,
     ("macro_f1", False): lambda gold, found: sklearn.f1_score(
-        gold, found, labels=range(CLASSES), average="macro", zero_division=0
-    ),
+        gold, found, labels=sorted({*gold, *found, CLASSES - 1}), average="macro", zero_division=0
+    ),  # scikit-learn's own labels, and the class that occurs in no row of the set
     ("matthews", False): of_varying(sklearn.matthews_corrcoef),
     ("mae", False): sklearn.mean_absolute_error,
     ("kappa", False): kappa,
@@ -275,7 +276,7 @@ ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
     ("spearman", False): of_varying(lambda gold, found: stats.spearmanr(gold, found).statistic),
     ("rmse", False): sklearn.root_mean_squared_error,
     ("accuracy", True): sklearn.accuracy_score,
-    ("macro_f1", True): lambda gold, found: sklearn.f1_score(gold, found, average="macro", zero_division=0),
+    ("macro_f1", True): lambda gold, found: sklearn.f1_score(gold, found, average="macro", zero_division=np.nan),
     ("average_precision", True): average_precision,
 }
 CASES = pytest.mark.parametrize(("metric", "several"), ORACLES, ids=str)
@@ -314,6 +315,23 @@ def test_resamples_on_which_a_score_is_undefined_are_left_out_and_counted(metric
     assert found.p_value() == pytest.approx(2 / (401 - found.undefined))
     other = resampled_scores(labels, np.array([[0, 1, 1]]), "kappa", np.random.default_rng(0), samples=400)
     assert np.isnan(other).sum() == found.undefined  # although these predictions vary
+
+
+def test_the_interval_of_macro_f1_has_the_score_of_a_model_that_is_right_on_one_row_of_each_class():
+    labels = np.arange(10)
+    for right in (labels, np.eye(10, dtype=bool)):
+        drawn = resampled_scores(right, right[None], "macro_f1", np.random.default_rng(0), classes=10)
+        assert Uncertain(1.0, drawn[:, 0]).interval() == pytest.approx((1, 1))
+
+
+def test_a_class_without_a_row_counts_as_0_in_each_resample_whether_a_model_predicts_it_or_not():
+    labels, cautious = np.zeros(10, int), np.zeros(10, int)
+    bold = (np.arange(10) == 0).astype(int)
+    given = [np.stack([cautious, bold]), np.eye(2)[np.stack([cautious, bold])]]
+    for gold, answers in zip((labels, np.eye(2)[labels]), given, strict=True):
+        drawn = resampled_scores(gold, answers, "macro_f1", np.random.default_rng(0), 200, classes=2)
+        assert (drawn[:, 0] == 0.5).all()
+        assert (drawn[:, 1] <= drawn[:, 0]).all()
 
 
 def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
