@@ -1,5 +1,6 @@
 """Scores of estimates on the tasks' data sets."""
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +16,19 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.tables import FRAME, is_frame, table_of
 from multitask.evaluation.statistics import DevAnswers
-from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
+from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
 from multitask.models.estimates import Estimates, estimate
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.tasks.kinds import Classification
+from multitask.tasks.labels import Labelled, without_rows
 from multitask.tasks.read_examples import examples_of
 from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 from multitask.tasks.task import Task
 
 if TYPE_CHECKING:
     import pandas
+
+logger = logging.getLogger("multitask")
 
 NOTHING_KNOWN = TrainedOn()
 
@@ -85,10 +89,11 @@ class TaskEvaluation:
         """Score estimates of labelled examples by a model that was trained on `trained_on`."""
 
         def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap:
-            labels = examples[name].gold
-            return ScoresWithOverlap.of(
-                lambda rows: tasks[name].metrics(values[rows], labels[rows]), examples[name].sentences, trained_on
-            )
+            def scores_of(rows: NDArray[np.bool_]) -> Scores:
+                _warn_of_new_rows(tasks[name], examples[name], rows)
+                return tasks[name].metrics(values[rows], examples[name].gold[rows])
+
+            return ScoresWithOverlap.of(scores_of, examples[name].sentences, trained_on)
 
         parts = {name: overlap(name, values) for name, values in estimates.items()}
         metrics = {name: dict(part.scores) for name, part in parts.items()}
@@ -111,6 +116,19 @@ class TaskEvaluation:
         answers = {name: (found.labels, found.predictions) for name, found in self.answers.items()}
         mains = {name: (self.tasks[name].metric, itemgetter(self.tasks[name].metric)) for name in self.overlap}
         write_evaluation(folder, self.overlap, mains, answers, {"unknown": self.unknown, **more})
+
+
+def _warn_of_new_rows(task: Task, examples: Examples, new: NDArray[np.bool_]) -> None:
+    """Log which labels the rows that a model was not trained on lack, if all labelled rows have them.
+
+    Without it, the lower macro F1 of these rows looks as if the model remembered the others.
+    """
+    if not isinstance(task, Labelled):
+        return
+    lines = without_rows(task, examples.gold[new])
+    if lines != without_rows(task, examples.gold):
+        rows = f"{new.sum():,} rows not trained on"
+        logger.warning("%s: %s: of the %s, %s", task.name, examples.source, rows, *lines)
 
 
 def evaluate(

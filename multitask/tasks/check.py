@@ -19,11 +19,11 @@ from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, TextCounts
 from multitask.data.markup import aligned
-from multitask.data.messages import listed, other_tasks, plain, quote, spelled
+from multitask.data.messages import other_tasks, plain, quote, spelled
 from multitask.data.tables import MissingSplitError, RowsFrom
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import MultiLabel, Regression
-from multitask.tasks.labels import Labelled, rows_by_label
+from multitask.tasks.labels import Labelled, rows_by_label, without_rows
 from multitask.tasks.read_examples import held_out, held_out_part, read_examples
 from multitask.tasks.scores import same_number
 from multitask.tasks.sources import SOURCE_FILES, Lines, read_texts
@@ -212,10 +212,7 @@ def gaps(task: Task, examples: Examples) -> list[str]:
         verb = "is" if len(undefined) == 1 else "are"
         found.append(f"{' and '.join(undefined)} {verb} undefined for every model, as {why}")
     if isinstance(task, Labelled):
-        counts = rows_by_label(labels, len(task.names))
-        if lacking := [name for name, count in zip(task.names, counts, strict=True) if not count]:
-            names, most = listed(map(quote, lacking)), 1 - len(lacking) / len(counts)
-            found.append(f"no row has the label {names}, whose F1 counts as 0: macro_f1 is at most {most:.4f}")
+        found += without_rows(task, labels)
     if task.pair and all(map(eq, *examples.sentences)):
         found.append("the two texts of every pair are equal, so embeddings cannot tell one pair from another")
     return [f"{task.name}: {examples.source}: {line}" for line in found]

@@ -325,6 +325,14 @@ def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64
     return np.bincount(labels.astype(np.int64), minlength=classes)
 
 
+def without_rows(task: Labelled, labels: NDArray[np.float32]) -> list[str]:
+    """A line that names the labels without a row, and says how macro F1 counts them; none if there are none."""
+    counts = rows_by_label(labels, len(task.names))
+    lacking = [name for name, count in zip(task.names, counts, strict=True) if not count]
+    names, most = listed(map(quote, lacking)), 1 - len(lacking) / len(counts)
+    return [f"no row has the label {names}, whose F1 counts as 0: macro_f1 is at most {most:.4f}"] if lacking else []
+
+
 def _written(task: Task, counts: Counts) -> Iterator[Hint]:
     """Missing values, several ways to write a label, and quotes."""
     if missing := [name for name in counts if name.casefold() in NO_VALUE]:

@@ -13,12 +13,15 @@ from scipy.stats import spearmanr
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.examples import Examples
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.suite_pages import suite_text
 from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.suites import evaluate_suites
+from multitask.evaluation.task_scores import TaskEvaluation
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.models.sentence_encoder import load_encoder
+from multitask.tasks.declarations import task_of
 from tests.multitask.evaluation.folder import BagOfWords, write_retrieval, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
@@ -176,6 +179,23 @@ def test_rows_that_were_trained_on_are_not_scored():
     assert asked == [[True] * 4, [False, True, True, True], [False, True, False, True]]
     assert (result.scores, result.clean, result.untouched) == (1, 2, 3)
     assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 3, 1)
+
+
+def test_a_label_that_only_rows_of_the_training_have_is_named_with_the_most_that_is_left(caplog):
+    """A model that is right on every row loses a third of its macro F1 on the rows that it was not trained on."""
+    names = {"text": "text", "label": "about", "labels": ["sport", "politics", "weather"]}
+    kinds = {"topic": "classification", "tags": "multilabel"}
+    tasks = {name: task_of(name, {"kind": kind, **names}) for name, kind in kinds.items()}
+    texts, gold = [f"a text of number {number}" for number in range(9)], np.arange(9) // 3
+    labels = {"topic": gold.astype(np.float32), "tags": np.eye(3, dtype=np.float32)[gold]}
+    examples = {name: Examples((texts,), found, (), None, "rows.csv") for name, found in labels.items()}
+    estimates = dict.fromkeys(tasks, np.eye(3)[gold])
+    known = {count: TrainedOn.of_rows([hash_sentences(texts[9 - count :])]) for count in (2, 3)}
+    evaluations = {count: TaskEvaluation.of(tasks, estimates, examples, seen) for count, seen in known.items()}
+    for name in tasks:
+        assert [found.overlap[name].clean["macro_f1"] for found in evaluations.values()] == pytest.approx([1, 2 / 3])
+    lacks = 'no row has the label "weather", whose F1 counts as 0: macro_f1 is at most 0.6667'
+    assert caplog.messages == [f"{name}: rows.csv: of the 6 rows not trained on, {lacks}" for name in tasks]
 
 
 @pytest.mark.slow
