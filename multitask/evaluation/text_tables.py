@@ -81,6 +81,12 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
     return aligned(rows) + (f"\n{why}{', '.join(lacking)}" if lacking else "")
 
 
+def chosen_on_dev(evaluation: Mapping[str, Any]) -> bool:
+    """Whether evaluation.json is of an ensemble that selected a task's members among several by their dev scores."""
+    answered = [task for member in evaluation.get("members", {}).values() for task in member["scores"]]
+    return evaluation.get("selected_on_dev", False) and len(set(answered)) < len(answered)
+
+
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:
     """Dev scores of an ensemble and its members, as in its evaluation.json, and each member's weight on each task."""
     members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
@@ -94,7 +100,7 @@ def ensemble_table(evaluation: Mapping[str, Any]) -> str:
         weights = [evaluation["weights"][name].get(label, 0) for name in tasks]
         rows.append([label, "", *(f"{weight:.2f}" if weight else "-" for weight in weights)])
     warning = "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
-    return aligned(rows) + (f"\n{warning}" if evaluation["selected_on_dev"] else "")
+    return aligned(rows) + (f"\n{warning}" if chosen_on_dev(evaluation) else "")
 
 
 def pruning_table(pruning: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from minbert.files import atomic_file, read_arrays, read_json
 from minbert.settings import adapter, read_as
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import DevAnswers
+from multitask.evaluation.text_tables import chosen_on_dev
 from multitask.experiments.table_definitions import OVERALL, PresetRecord
 from multitask.stages.settings_of_pretraining import HELD_OUT
 
@@ -155,8 +156,7 @@ class RunResult(RunFacts):
             found = {name: value for name, value in _numbers(overlap).items() if same or name != "clean"}
             numbers[task] |= {f"{OVERLAP_PREFIX}{name}": value for name, value in found.items()}
         tables = {task: len(measured.get("confusion", ())) for task, measured in evaluation["metrics"].items()}
-        weights, members = evaluation.get("weights", {}), evaluation.get("members", {}).values()
-        chosen = [task for member in members for task in member["scores"]]
+        weights = evaluation.get("weights", {})
         facts = replace(
             run_facts,
             sources=tuple(config.get("sources", ())),
@@ -164,7 +164,7 @@ class RunResult(RunFacts):
             classes={task: count for task, count in tables.items() if count},
             # RUN/checkpoints/MODEL
             asked={task: Path(*asked).parent.parent.name for task, asked in weights.items() if len(asked) == 1},
-            chosen_on_dev=evaluation.get("selected_on_dev", False) and len(set(chosen)) < len(chosen),
+            chosen_on_dev=chosen_on_dev(evaluation),
             keeps_model=bool(Run(model).kept_models()),
             unknown=tuple(evaluation.get("unknown", ())),
         )

@@ -102,9 +102,9 @@ ensemble = partial(run_stage, ENSEMBLE)
 """Combine models; the members with a head for a task answer that task. Models named earlier win ties.
 
 The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has the
-method, whether it selected on these dev scores (`selected_on_dev`; the scores are then optimistic), every member's dev
-scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup is kept
-as the run's model. A missing test file only causes a warning.
+method, whether it selects on these dev scores (`selected_on_dev`; if several members answer a task, the scores are then
+optimistic), every member's dev scores and, for each task, the members' weights. Prediction files for dev and test are
+in `predictions`. A soup is kept as the run's model. A missing test file only causes a warning.
 """
 
 

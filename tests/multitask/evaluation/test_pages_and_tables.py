@@ -175,6 +175,15 @@ def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
     ]
 
 
+@pytest.mark.parametrize("method", ["average", "best_per_task"])
+@pytest.mark.parametrize("second", ["a", "b"])
+def test_an_ensemble_is_optimistic_where_a_task_had_several_members_to_choose_from(method, second):
+    members = {name: {"overall": 0.5, "scores": {task: 0.5}} for name, task in (("m", "a"), ("n", second))}
+    evaluation = {"overall": 0.5, "scores": dict.fromkeys(("a", second), 0.5), "method": method, "members": members}
+    evaluation |= {"selected_on_dev": method != "average", "weights": {"a": {"m": 1.0}, second: {"n": 1.0}}}
+    assert ("optimistic" in ensemble_table(evaluation)) == (method == "best_per_task" and second == "a")
+
+
 def test_an_undefined_score_has_no_interval_and_resamples_without_a_value_are_counted():
     labels, answers = np.array([0.0, 0.0, 1.0]), {}
     answers["same"] = DevAnswers(labels, 1 - 1e-7 * labels, "pearson", None, math.nan)
