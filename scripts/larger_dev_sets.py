@@ -2,8 +2,9 @@
 
     python -m scripts.larger_dev_sets DATA OUTPUT [--share 0.25]
 
-For studies that train on few rows and need narrow intervals. Rows that share a sentence stay together, across tasks,
-and no training row has a sentence that a dev set has. Test files are copied.
+For studies that train on few rows and need narrow intervals. Rows that share a sentence stay together, across tasks:
+no row that is still for training has a sentence of a moved row. Sentences that the training and dev files of DATA share
+stay in both. Test files are copied.
 """
 
 import argparse
