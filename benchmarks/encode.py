@@ -12,7 +12,7 @@ sentences, for each peer alone. Ours fills batches by tokens.
 All take turns, so that a busy machine slows them alike; the first round does not count. Cosines compare each embedding
 with that of the reference, sentence-transformers with torch in fp32. Utilisation is the floating-point work of real
 tokens (2 for each parameter outside the embeddings) over what the machine reaches in large bf16 matrix products.
-Latency is the time for one sentence of 8 tokens. `predict` is that of a model with a head for sentiment.
+Latency is the time for one sentence of 9 tokens. `predict` is that of a model with a head for sentiment.
 """
 
 import argparse
