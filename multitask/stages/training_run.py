@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from torch import nn
 
 from minbert.errors import InputError, install_with
 from multitask.base import distributed
@@ -22,6 +23,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
+from multitask.training.optimizer import rates_in_use
 from multitask.training.settings import SentencesConfig
 from multitask.training.source import Trainable
 
@@ -94,6 +96,15 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
         yield log
 
 
+def warn_of_idle_rates(module: nn.Module, config: Any) -> None:
+    """Warn of learning rates that were chosen, as they differ from the defaults, but that nothing is trained with."""
+    parts = {"learning_rate": "of the encoder", "head_learning_rate": "outside the encoder"}
+    usual = type(config)().optimizer
+    for name in {*parts} - {*rates_in_use(module, config.optimizer)}:
+        if (rate := getattr(config.optimizer, name)) not in (None, getattr(usual, name)):
+            logger.warning("%s is %g and has no effect: no weight %s is trained", name, rate, parts[name])
+
+
 def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
     """Train into a run's folder, and store with the model what it and its start weights were trained on.
 
@@ -107,6 +118,7 @@ def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, 
         seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
+    warn_of_idle_rates(problem.module, config)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
     with tensorboard_log(events) as log:
 

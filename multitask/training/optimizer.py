@@ -33,8 +33,9 @@ class Optimizer:
     """
 
     def __init__(self, module: nn.Module, config: OptimizerConfig, total_steps: int) -> None:
-        for name, usual in USUAL_RATES.items():
-            if (rate := getattr(config, name)) is not None and rate >= 10 * usual:
+        for name in rates_in_use(module, config):
+            rate, usual = getattr(config, name), USUAL_RATES[name]
+            if rate >= 10 * usual:
                 logging.getLogger("multitask").warning(
                     f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
                 )
@@ -109,16 +110,27 @@ def build_adamw(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW
     """Fused AdamW. Heads and layers have learning rates of their own; vectors (biases, norms) have no weight decay."""
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     shares = layer_rates(trained, config.layer_decay)
-    head_rate = config.learning_rate if config.head_learning_rate is None else config.head_learning_rate
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in trained.items():
-        rate = shares[name] * (config.learning_rate if name.startswith("encoder.") else head_rate)
+        rate = shares[name] * getattr(config, rate_of(name, config))
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         groups.setdefault((rate, decay), []).append(parameter)
     return torch.optim.AdamW(
         [{"params": parameters, "lr": rate, "weight_decay": decay} for (rate, decay), parameters in groups.items()],
         fused=True,
     )
+
+
+def rate_of(name: str, config: OptimizerConfig) -> str:
+    """The setting that is the learning rate of the parameter with this name."""
+    of_encoder = name.startswith("encoder.") or config.head_learning_rate is None
+    return "learning_rate" if of_encoder else "head_learning_rate"
+
+
+def rates_in_use(module: nn.Module, config: OptimizerConfig) -> list[str]:
+    """The settings that are the learning rate of a parameter that is trained, each once."""
+    trained = (name for name, parameter in module.named_parameters() if parameter.requires_grad)
+    return sorted({rate_of(name, config) for name in trained})
 
 
 def learning_rate_factor(step: int, total: int, config: OptimizerConfig) -> float:

@@ -298,6 +298,20 @@ def test_heads_alone_are_trained_on_embeddings_that_are_computed_once(run, tiny_
         torch.testing.assert_close(found, heads[1][name], atol=1e-4, rtol=1e-3)
 
 
+def test_a_learning_rate_that_nothing_is_trained_with_is_said_to_have_no_effect(run, caplog):
+    config = FinetuneConfig(("sentiment",), epochs=1, train_limit=12, freeze="encoder")
+    found = [run(replace(config, optimizer=replace(config.optimizer, learning_rate=rate))) for rate in (7e-5, 1e-2)]
+    assert weights(found[0]) == weights(found[1])
+    idle = [line for line in caplog.messages if "learning_rate" in line]
+    assert idle == ["learning_rate is 0.01 and has no effect: no weight of the encoder is trained"]
+    caplog.clear()
+    config = FinetuneConfig(("similarity",), epochs=1, train_limit=12, heads=HeadsConfig("none"))
+    found = [run(replace(config, optimizer=replace(config.optimizer, head_learning_rate=r))) for r in (1e-3, 0.5)]
+    assert weights(found[0]) == weights(found[1])
+    idle = [line for line in caplog.messages if "learning_rate" in line]
+    assert idle == ["head_learning_rate is 0.5 and has no effect: no weight outside the encoder is trained"]
+
+
 def test_what_cannot_be_frozen_is_one_line(run):
     with pytest.raises(InputError, match=r"^freeze is 3; the encoder has 2 layers$"):
         run(replace(CONFIG, freeze=3))
