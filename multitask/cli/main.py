@@ -22,7 +22,7 @@ from multitask.base.runs import last_run, refuse_file_of_run
 from multitask.cli import data, evaluate, experiments, serve, use_models
 from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
 from multitask.cli.settings_file import completion, read_settings, settings_of, write_settings
-from multitask.cli.train import TUNE, stage_commands
+from multitask.cli.train import TUNE, refuse_undeclared, stage_commands
 from multitask.data.messages import plain
 from multitask.stages.registry import plugins
 
@@ -162,6 +162,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
         built = build(command.options, options, defaults | changed)
+        refuse_undeclared(built, options, changed)
         if changed.get("output"):
             refuse_file_of_run(Path(changed["output"]))
         raise_interrupts()

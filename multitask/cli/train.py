@@ -2,9 +2,9 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, field
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, field, replace
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +91,22 @@ def refuse_without_use(stage: Stage, options: RunOptions) -> None:
     of_gradients = ["recompute"] if "threads" not in stage.computing else []
     if found := changed(options, *of_training, *of_gradients):
         raise InputError(f"{found}: no use for {stage.name}, which trains nothing; leave it out")
+
+
+def refuse_undeclared(built: Any, options: Sequence[Option], given: Collection[str]) -> None:
+    """Raise InputError for a given value that `of_declared` would replace as a default: the data lack its tasks."""
+    from multitask.tasks.declarations import chosen_tasks, load_tasks
+
+    if (of_declared := getattr(getattr(built, "config", None), "of_declared", None)) is None:
+        return
+    data = built.tasks_file or built.data
+    taken = replace(built, config=of_declared(load_tasks(data)))
+    for option in options:
+        names, kept = (reduce(getattr, option.path, values) for values in (built, taken))
+        if option.name in given and names != kept:
+            chosen_tasks(data, names)
+            means = "this order is the default, which means none without a task sentiment; take another order"
+            raise InputError(f"{option.name} is {' '.join(names)}; {means}")
 
 
 def train(options: Any) -> None:
