@@ -177,7 +177,9 @@ class Finetuning(SourceTraining):
         if self.scheduler.ignores_weights and len({*self.scheduler.weights.values()}) > 1:
             name = config.scheduler.name
             logger.warning("the direction of the encoder's update does not depend on the tasks' weights with %s", name)
-        drops = config.heads.dropout or (model.encoder.model.has_dropout and trains(model.encoder.model))
+        layers = (layer for name in training for layer in model.heads[name].modules())
+        drops = any(isinstance(layer, nn.Dropout) and layer.p for layer in layers)
+        drops = drops or (model.encoder.model.has_dropout and trains(model.encoder.model))
         if config.regularisation.r_drop_weight and not drops:
             logger.warning("r_drop_weight has no effect without dropout, in the heads or within the encoder")
         if config.conflicts_every is not None and not trains(model.encoder.model):

@@ -225,13 +225,22 @@ def test_every_scheduler_takes_the_regularised_losses(name, first_state):
 
 
 @pytest.mark.parametrize(
-    ("settings", "warned"), [({"encoder_dropout": 0.0}, 1), ({"encoder_dropout": 0.1, "freeze": "encoder"}, 1), ({}, 0)]
+    ("settings", "warned"),
+    [
+        ({"encoder_dropout": 0.0}, 1),
+        ({"encoder_dropout": 0.1, "freeze": "encoder"}, 1),
+        ({}, 0),
+        ({"encoder_dropout": 0.0, "tasks": ("similarity",), "heads": HeadsConfig("none", dropout=0.3)}, 1),
+        ({"encoder_dropout": 0.0, "tasks": ("sentiment",), "heads": HeadsConfig("none", dropout=0.3)}, 0),
+    ],
 )
 def test_r_drop_without_dropout_is_warned_of(settings, warned, problem, caplog):
-    """A frozen encoder has none, whatever is asked for."""
+    """A frozen encoder has none, whatever is asked for, and neither has a head without layers."""
     changes = {"encoder_dropout": 0.1, "heads": HeadsConfig(dropout=0.0), "regularisation": PENALTIES, **settings}
-    problem(finetune, replace(THREE_TASKS, **changes))
+    found = problem(finetune, replace(THREE_TASKS, **changes))
     assert sum("r_drop_weight has no effect" in message for message in caplog.messages) == warned
+    watched = found.losses(found.plan(0)[0]).watched
+    assert all(watched[f"{name} r_drop"] == 0 for name in found.training) == warned
 
 
 @pytest.mark.parametrize("pairs", ["embeddings", "joint"])
