@@ -134,6 +134,13 @@ class TeachingConfig:
             raise InputError("unlabelled_limit has no effect without unlabelled; set both")
         if self.embedding_loss == "none" and self.embedding_weight != TeachingConfig.embedding_weight:
             raise InputError("embedding_weight has no effect without embedding_loss; set both")
+        if self.gold_share == 1 and self.temperature != TeachingConfig.temperature:
+            raise InputError("temperature has no effect with gold_share = 1; lower gold_share, or leave it out")
+        if self.gold_share == 1 and self.embedding_loss == "none":
+            for name in ("unlabelled", "mine_pairs"):
+                if getattr(self, name):
+                    more = "its rows have no gold label; lower gold_share, or set embedding_loss"
+                    raise InputError(f"{name} has no use with gold_share = 1: {more}")
 
 
 @settings
