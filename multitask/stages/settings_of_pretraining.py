@@ -56,7 +56,7 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     --objective byol, BYOL, arXiv 2006.07733). Default: no copy."""
     queue_size: Annotated[int, Field(ge=0)] = 1024
     """With momentum: how many of the last batches' positives are further negatives of each anchor, under every loss
-    that takes hard negatives."""
+    that takes hard negatives. All of them count, so a queue needs `negatives = all`."""
     mlm_weight: AtLeastZero = 0.0
     """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1). 0 switches it off."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)

@@ -92,7 +92,8 @@ class MomentumSource(ContrastiveSource):
         arguments: those of `ContrastiveSource`.
 
     Raises:
-        InputError: the rows have labels that the objective learns from, are pairs, or have several labels and a queue.
+        InputError: the rows have labels that the objective learns from, or are pairs; or there is a queue, and the rows
+            have several labels, or not all others are negatives.
     """
 
     def __init__(self, *arguments: Any, momentum: Momentum, queue: int) -> None:
@@ -107,6 +108,10 @@ class MomentumSource(ContrastiveSource):
         if size and getattr(self.objective, "hard_negative_weight", 0):
             raise InputError(
                 "hard_negative_weight is for one hard negative of each pair; leave it out, or add --queue-size 0"
+            )
+        if size and (negatives := self.config.sampling.negatives) != "all":
+            raise InputError(
+                f"negatives is {negatives}, but the keys of momentum's queue all count; add --queue-size 0"
             )
         if size and self.groups is not None and (self.groups.sum(axis=1) > 1).any():
             # The queue knows its keys by one number each, and could not tell that two have a label in common.
