@@ -172,7 +172,11 @@ class TuneSearch:
 
     def run(self, study: "optuna.Study", trials: int | None, seconds: float | None) -> None:
         """Try settings until so many trials have ended, or all have taken so long. A stopped trial goes on first."""
-        while not _repeats(study) and (trials is None or len(_ended(study)) < trials):
+        while trials is None or len(_ended(study)) < trials:
+            if _repeats(study):
+                ended = f"{len(_ended(study))} trials" if trials is None else f"{len(_ended(study))} of {trials} trials"
+                logger.info("the last %d trials repeated earlier settings: the search ends after %s", REPEATS, ended)
+                break
             left = math.inf if seconds is None else seconds - sum(map(_seconds, study.trials))
             if left <= 0 or not self._try(study, self._next(study), time.monotonic() + left):
                 break
@@ -258,11 +262,13 @@ def best_choice(study: "optuna.Study") -> Chosen:
 
 
 def ties(study: "optuna.Study") -> list[str]:
-    """A line that names the trials with other settings that score as high as the best one, if there are any."""
-    first, complete = study.best_trial, study.get_trials(states=(TrialState.COMPLETE,))
-    others = [t for t in complete if t.value == first.value and t.params != first.params]
-    tied = f"{len(others)} trials with other settings have the same score as trial {first.number}, which came first"
-    return [f"{tied}: {', '.join(str(trial.number) for trial in others)}\n"] if others else []
+    """A line that names the first trials of other settings that score as high as the best one, if there are any."""
+    best, others = study.best_trial, dict[tuple[Any, ...], int]()
+    for trial in study.get_trials(states=(TrialState.COMPLETE,)):
+        if trial.value == best.value and trial.params != best.params:
+            others.setdefault(tuple(sorted(trial.params.items())), trial.number)
+    tied = f"{len(others)} other choices of settings have the same score as trial {best.number}, which came first"
+    return [f"{tied}: trials {', '.join(map(str, others.values()))}\n"] if others else []
 
 
 def trials_table(study: "optuna.Study") -> pandas.DataFrame:

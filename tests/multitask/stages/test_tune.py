@@ -145,11 +145,18 @@ def test_a_search_ends_after_ten_repetitions(tried, ends):
     assert tune._repeats(SimpleNamespace(get_trials=lambda **_: trials)) == ends
 
 
-def test_a_search_ends_when_only_settings_are_repeated(search, scripted):
+@pytest.mark.parametrize("most", [None, 40])
+def test_a_search_ends_when_only_settings_are_repeated(most, search, scripted, caplog):
+    caplog.set_level("INFO")
     found = search("runs", {"learning_rate": Choices((1e-3, 2e-3))})
-    trials = table(found, (None, None))
+    trials = table(found, (most, None))
     assert len(trials) <= 2 * tune.REPEATS + 2
     assert len(list(found.options.runs.glob("finetune-*"))) == 2
+    ended = f"{len(trials)} trials" if most is None else f"{len(trials)} of 40 trials"
+    assert caplog.messages[-1] == f"the last 10 trials repeated earlier settings: the search ends after {ended}"
+    caplog.clear()
+    assert table(found, (len(trials), None)) == trials  # all trials that were asked for
+    assert not any("repeated" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("epochs", [(1, 0), (0, 1)])
@@ -236,14 +243,16 @@ def test_trials_that_tie_with_the_best_are_named(search, scripted, monkeypatch):
         assert tune.ties(study) == []
     monkeypatch.setattr(Finetuning, "evaluate", lambda self: Evaluation({}, {"overall": 0.5}))
     found = search("tied", RATES)
-    trials = table(found, (6, None))
-    complete = [trial for trial in trials if trial["state"] == "complete"]
-    others = [trial["trial"] for trial in complete if trial["learning_rate"] != trials[0]["learning_rate"]]
-    assert others
+    trials = table(found, (9, None))
+    rates = [trial["learning_rate"] for trial in trials]
+    assert {trial["state"] for trial in trials} == {"complete"}
+    assert len(rates) > len({*rates}) == 3  # some are tried again, and tie once
+    first, *others = sorted(map(rates.index, {*rates}))
+    assert first == 0
     with found.study("test") as (_, study):
         [line] = tune.ties(study)
-    assert line.startswith(f"{len(others)} trials with other settings have the same score as trial 0, ")
-    assert line.strip().endswith(f": {', '.join(map(str, others))}")
+    expected = "2 other choices of settings have the same score as trial 0, which came first: trials "
+    assert line.strip() == expected + ", ".join(map(str, others))
 
 
 SPACE_FILE = """
