@@ -81,7 +81,7 @@ def _toml(value: Any) -> str:
 
 
 def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
-    """The configuration of a run, and the start weights and data that people gave it."""
+    """The configuration of a run, its precision, and the start weights and data that people gave it."""
     if not is_run(folder):
         raise InputError(f"{folder}: not a run (it has no inputs.json); expected a TOML file or a run")
     inputs = read_json(folder / "inputs.json", dict)
@@ -90,6 +90,8 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
         takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
         raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
     settings = read_json(folder / "config.json", dict)
+    computing = {"precision": inputs.get("precision"), "fast": inputs.get("kernels") == "fast"}
+    settings |= {name: value for name, value in computing.items() if value}
     labels = Run(folder).labels
     for model in stage.inputs:
         label = labels.get(model.option)

@@ -190,12 +190,14 @@ def tune(options: Tune) -> None:
     from multitask.stages.tune import TuneSearch, best_choice, dev_scores, importances, saved, ties, trials_table
 
     command = stage_commands()["finetune"]
-    declared = [option for option in options_of(command.options) if option.path[0] != "options"]
+    every = [*options_of(command.options)]
+    declared = [option for option in every if option.path[0] != "options"]
     settable = [option for option in declared if option.name not in OF_COMMAND]
     given = values_from(read_toml(options.space), "multitask tune", settable, str(options.space))
     space, fixed = read_space(given, settable, options.space)
-    defaults = {option.name: option.default for option in declared}
+    defaults = {option.name: option.default for option in every}
     here = {name: getattr(options, name) for name in ("start", "revision", "data", "tasks_file", "seed")}
+    of_key = {name: getattr(options.options, name) for name in ("device", "precision", "fast")}
 
     def chosen_settings(chosen: "Chosen") -> tuple[Weights, Any]:
         """Start weights and configuration; errors name what the space gives."""
@@ -216,7 +218,7 @@ def tune(options: Tune) -> None:
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)
         chosen, trials = best_choice(study), trials_table(study)
         file = folder / "best.toml"
-        write_settings(file, "multitask finetune", {**here, **fixed, **chosen}, defaults)
+        write_settings(file, "multitask finetune", {**here, **of_key, **fixed, **chosen}, defaults)
         write_text(folder / "trials.csv", trials.to_csv(index=False))
         runs = search.train(chosen, options.seeds)
         parts = [trials, importances(study), saved(study), dev_scores(runs)]

@@ -116,6 +116,10 @@ def test_a_command_saves_what_it_used_and_repeats_it(where, tmp_path, capsys):
     again = ["finetune", "--config", run, *where[4:]]
     assert call(capsys, *again)[-1] == run
     assert call(capsys, *again, "--epoch-size", 8)[-1] == other
+    # It gives its precision, which decides the weights: one of the two is not the one that auto chooses.
+    for precision in ("fp32", "bf16"):
+        *_, run = call(capsys, "finetune", *where, *settings, "--precision", precision)
+        assert call(capsys, "finetune", "--config", run, *where[4:-2])[-1] == run
 
 
 def test_a_run_gives_its_settings_and_models(where, tiny_encoder, capsys):

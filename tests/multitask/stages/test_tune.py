@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -272,14 +273,16 @@ def test_the_command(one_layer, data, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("space.toml").write_text(SPACE_FILE)
     command = ["tune", "space.toml", "--trials", "2", "--seeds", "2", "--start", str(one_layer), "--data", str(data)]
-    assert main([*command, "--device", "cpu"]) == 0
+    assert main([*command, "--device", "cpu", "--precision", "bf16", "--fast"]) == 0
     *_, report, best, winner = capsys.readouterr().out.splitlines()
     assert Path(report).read_text().count("| complete |") == 2
     capsys.readouterr()
     # The file has the winner's settings: finetune finds its run.
-    assert main(["finetune", "--config", best, "--device", "cpu"]) == 0
+    computing = {"device": "cpu", "precision": "bf16", "fast": True}
+    assert tomllib.loads(Path(best).read_text()).items() >= computing.items()
+    assert main(["finetune", "--config", best]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == winner
-    assert main(["finetune", "--config", best, "--device", "cpu", "--seed", "1"]) == 0
+    assert main(["finetune", "--config", best, "--seed", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] in map(str, Path("runs").glob("finetune-*"))
 
 
