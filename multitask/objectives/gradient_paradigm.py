@@ -37,6 +37,10 @@ class GradientParadigm(Objective):
     power: Annotated[float | None, Field(ge=0, le=LARGEST_WEIGHT)] = None
     """Exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform."""
 
+    def __post_init__(self) -> None:
+        if self.power is not None and self.weight != GradientParadigm.weight:
+            raise ValueError("weight and power are two forms of one component; give one of them")
+
     def loss(self, pairs: UnitPairs) -> Tensor:
         u, v = pairs.u.detach(), pairs.v.detach()
         similarity, of_positives, excluded = self._similarities(pairs)

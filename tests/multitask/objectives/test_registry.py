@@ -113,10 +113,11 @@ def test_what_no_objective_has_is_refused_in_one_line(text):
         ("vicreg:ratio=1e30", "ratio is 1e\\+30; expected a number at least 0 and at most 1e\\+06 or none"),
         ("gradient:weight=1e-40", "weight is 1e-40; expected a number at least 1e-06"),
         ("infonce:temperature=1e-40", "temperature is 1e-40"),
+        ("gradient:power=2,weight=0.5", "weight and power are two forms of one component; give one of them"),
         ("mhe:uniformity_weight=1e39", "uniformity_weight is 1e\\+39"),
     ],
 )
-def test_a_parameter_that_would_make_the_loss_infinite_is_named(text, message):
+def test_a_parameter_that_would_make_the_loss_infinite_or_has_no_effect_is_named(text, message):
     with pytest.raises(InputError, match=message):
         ObjectiveConfig.parse(text)
 
