@@ -36,8 +36,8 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     scored pairs."""
     partners: Count | None = None
     """Pair each row of a task with this many others of its label instead of with itself, which suits few rows (SetFit,
-    arXiv 2209.11055). Rows with a common label are then no negatives of each other. Needs tasks with labels; of pairs,
-    the features of a row's two embeddings are compared."""
+    arXiv 2209.11055). The same ones are drawn every time. Rows with a common label are then no negatives of each other.
+    Needs tasks with labels; of pairs, the features of a row's two embeddings are compared."""
     train_limit: Count | None = None
     """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
     epochs: Count = 1
