@@ -352,7 +352,7 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
     """Write prediction files of the best run, which may be an ensemble, of each group of tasks that the preset names.
 
     Only the preset's tables count. Returns the files. A group of tasks has none if no run succeeded, if no overall
-    score is defined, or if a file is missing; a warning says so.
+    score is defined, or if a file is missing; a warning says so, and names the files of `output` that are of others.
     """
     paths: list[Path] = []
     for tasks in preset.predicted:
@@ -369,6 +369,8 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
                 paths.append(output / path.name)
         elif any(run.table in tables and run.scores.keys() == set(tasks) for run in results.runs):
             logger.warning("no predictions for %s: no model has an overall score", ", ".join(tasks))
+    if earlier := sorted(path.name for path in output.glob("*") if path not in paths):
+        logger.warning("%s: not of these results, but there before: %s", output, ", ".join(earlier))
     return paths
 
 
