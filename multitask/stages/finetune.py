@@ -97,7 +97,7 @@ def summary(run: Run) -> str:
 
 
 def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str], one_a_step: bool) -> None:
-    """Freeze the encoder's lowest layers.
+    """Freeze the encoder's lowest layers. Warns of tasks that then have nothing to train.
 
     Raises InputError if there are fewer, or if a step would have nothing to train: `one_a_step` says that each step
     trains one task.
@@ -111,6 +111,9 @@ def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str], on
     idle = [name for name in trained if not (trains(model.encoder.model) or trains(model.heads[name]))]
     if idle and (one_a_step or len(idle) == len(trained)):
         raise InputError(f"freeze is {layers}, which leaves nothing to train for {idle[0]}: its head has no weights")
+    if idle:
+        more = "the loss counts all the same, so name such tasks in --untrained, which scores them"
+        logger.warning("freeze is %s, which leaves nothing to train for %s; %s", layers, listed(idle), more)
 
 
 def trains(module: nn.Module) -> bool:

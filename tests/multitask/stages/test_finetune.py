@@ -312,13 +312,17 @@ def test_a_learning_rate_that_nothing_is_trained_with_is_said_to_have_no_effect(
     assert idle == ["head_learning_rate is 0.5 and has no effect: no weight outside the encoder is trained"]
 
 
-def test_what_cannot_be_frozen_is_one_line(run):
+def test_what_cannot_be_frozen_is_one_line(run, caplog):
     with pytest.raises(InputError, match=r"^freeze is 3; the encoder has 2 layers$"):
         run(replace(CONFIG, freeze=3))
     bare = replace(CONFIG, heads=HeadsConfig("none"), freeze="encoder")
     nothing = r"^freeze is encoder, which leaves nothing to train for similarity: its head has no weights$"
     both = ("sentiment", "similarity")
     run(replace(bare, tasks=both))
+    assert [line for line in caplog.messages if line.startswith("freeze is")] == [
+        "freeze is encoder, which leaves nothing to train for similarity; the loss counts all the same, so name such "
+        "tasks in --untrained, which scores them"
+    ]
     for changes in ({"tasks": ("similarity",)}, {"tasks": both, "scheduler": "batch_round_robin"}):
         with pytest.raises(InputError, match=nothing):
             run(replace(bare, **changes))
