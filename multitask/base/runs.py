@@ -36,6 +36,8 @@ DONE = "DONE"
 LOCKS = ".locks"
 STATE = "state/state.pt"
 """What a stopped training goes on from."""
+STATE_SECONDS = "state/seconds.json"
+"""The wall time of all processes until this state was saved."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,16 @@ class Run:
         return self._completed().seconds
 
     @property
+    def seconds_before(self) -> float:
+        """Wall time of earlier processes until they saved the state that the run goes on from."""
+        path = self.folder / STATE_SECONDS
+        return float(read_json(path, dict)["seconds"]) if path.is_file() else 0.0
+
+    def keep_seconds(self, seconds: float) -> None:
+        """Keep the wall time of all processes with the saved state."""
+        write_json(self.folder / STATE_SECONDS, {"seconds": round(seconds, 3)})
+
+    @property
     def machine(self) -> str:
         """The device or processor that computed it, for people."""
         return str(read_json(self.folder / "inputs.json", dict).get("machine", ""))
@@ -200,7 +212,7 @@ class Run:
     def finish(self, seconds: float = 0.0) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed.
 
-        `seconds` is the wall time of this process; a training that was resumed has counted more.
+        `seconds` is the wall time of all processes; states of older versions, which lack it, have that of the steps.
 
         Raises:
             FileNotFoundError: a file was removed meanwhile. The same run begins anew, from no saved state.

@@ -37,6 +37,7 @@ class OpenRun:
     artefact: Run
     runtime: Runtime
     options: RunOptions
+    started: float  # on the monotonic clock, had all its processes computed without a break
     on_evaluation: OnEvaluation = lambda step, record: None  # of a training
 
     @property
@@ -90,8 +91,8 @@ def run_stage(
             own = distributed.from_first(lambda: artefact.threads) or threads
             _tell_of_threads(own, threads, artefact.folder)
             use_threads(own)
-        started = time.monotonic()
-        stage.functions.compute(weights, data, key.config, OpenRun(artefact, runtime, options, on_evaluation))
+        started = time.monotonic() - artefact.seconds_before
+        stage.functions.compute(weights, data, key.config, OpenRun(artefact, runtime, options, started, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact
 

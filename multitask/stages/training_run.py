@@ -1,6 +1,7 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -126,7 +127,10 @@ def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, 
             log(step, record)
             return run.on_evaluation(step, record)
 
-        train(problem, loop, run.folder, run.runtime, run.options.save_every, on_evaluation)
+        def on_save() -> None:
+            distributed.from_first(lambda: run.artefact.keep_seconds(time.monotonic() - run.started))
+
+        train(problem, loop, run.folder, run.runtime, run.options.save_every, on_evaluation, on_save)
 
     def keep() -> None:
         (begin.trained_on | trained_on(problem, run.artefact.history()[-1]["step"])).keep(run.folder)

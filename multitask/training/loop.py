@@ -74,6 +74,7 @@ def train(
     runtime: Runtime,
     save_every: float,
     on_evaluation: OnEvaluation = lambda step, record: None,
+    on_save: Callable[[], None] = lambda: None,
 ) -> dict[str, str]:
     """Train from the beginning, or from the saved state if there is one. Returns what best.json says.
 
@@ -114,6 +115,7 @@ def train(
             if stopped_by or all_enough or save:
                 losses.read()
                 state.save()
+                on_save()
                 saved = time.monotonic()
             if stopped_by:
                 raise Interrupted(int(stopped_by))

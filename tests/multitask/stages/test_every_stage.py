@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ import torch
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.base.device import PROCESSOR
+from multitask.base.errors import Stopped
 from multitask.base.runs import Run, Weights
 from multitask.models.estimates import estimate, load_split
 from multitask.models.multitask_model import load_model
@@ -26,6 +28,8 @@ from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
+from multitask.stages.run_stage import run_stage as run_any
+from multitask.stages.settings import FINETUNE as FINETUNE_STAGE
 from multitask.stages.settings import SUPERVISED, FinetuneConfig, FuseConfig
 from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import EvaluateConfig
@@ -99,6 +103,31 @@ def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_do
     other = run(stage, with_seed(config, 1))
     assert other.folder.name != whole.folder.name
     assert not {*weights(whole).values()} & {*weights(other).values()}
+
+
+def test_the_time_of_a_run_that_was_stopped_is_that_of_all_its_processes(run, monkeypatch):
+    """Loading and each evaluation take an hour here, and steps take none."""
+    hours = [0]
+
+    def an_hour(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            hours[0] += 1
+            return function(*arguments)
+
+        return call
+
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 3600 * hours[0])
+    monkeypatch.setattr(Finetuning, "load", an_hour(Finetuning.load))
+    monkeypatch.setattr(Finetuning, "evaluate", an_hour(Finetuning.evaluate))
+    config = replace(FINETUNE, tasks=("sentiment",), epochs=3, train_limit=12)
+    for epoch in (1, 2):
+        until = partial(run_any, FINETUNE_STAGE, on_evaluation=lambda _, line, last=epoch: line["epoch"] == last)
+        with pytest.raises(Stopped):
+            run(until, config, folder="stopped")
+    found = run(finetune, config, folder="stopped")
+    assert round(found.seconds / 3600, 1) == hours[0] == 3 + 3
+    assert not (found.folder / "state").exists()
 
 
 def test_a_run_is_found_with_any_threads_and_goes_on_with_its_own(run, monkeypatch, caplog):
