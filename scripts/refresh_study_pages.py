@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pandas
@@ -28,6 +29,7 @@ from multitask.experiments.figures import Interval, Picture, intervals, lines, s
 from multitask.experiments.grid_frames import GridFrames
 from multitask.experiments.report_page import Section
 from multitask.experiments.table_definitions import OVERALL
+from multitask.stages.evaluate import AT_THRESHOLD
 from scripts.published_runs import answers_of
 from studies.engine.recipes import STS, TRANSFER
 from studies.gradient_paradigm.tables import LOSS_NAMES
@@ -58,6 +60,10 @@ MEASURES: Mapping[str, Measure | None] = {
     "gain": lambda run: float(np.nanmax(run.curve(SCORE)) - run.curve(SCORE)[0]),
     "closer to positive": last("closer to positive", "held-out sentences"),
     "hardest negative push": last("hardest negative push", "held-out sentences"),
+    "paraphrase at a threshold from training": lambda run: run.numbers["paraphrase"][AT_THRESHOLD],
+    "overall with such a threshold": lambda run: fmean(
+        [run.numbers["paraphrase"][AT_THRESHOLD], *(run.scores[task] for task in run.scores if task != "paraphrase")]
+    ),
 }
 """What contrasts.csv can compare."""
 READINGS = {"multitask-report-small": 5}
