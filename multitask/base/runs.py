@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -34,10 +34,8 @@ logger = logging.getLogger("multitask")
 
 DONE = "DONE"
 LOCKS = ".locks"
-STATE = "state/state.pt"
-"""What a stopped training goes on from."""
-STATE_SECONDS = "state/seconds.json"
-"""The wall time of all processes until this state was saved."""
+STATE = "state/state.pt"  # what a stopped training goes on from
+STATE_SECONDS = "state/seconds.json"  # the wall time of all processes until this state was saved
 
 
 @dataclass(frozen=True)
@@ -191,9 +189,11 @@ class Run:
 
     @property
     def seconds_before(self) -> float:
-        """Wall time of earlier processes until they saved the state that the run goes on from."""
-        path = self.folder / STATE_SECONDS
-        return float(read_json(path, dict)["seconds"]) if path.is_file() else 0.0
+        """Wall time of earlier processes until they saved the state that the run goes on from; 0: not known."""
+        if (self.folder / STATE).is_file():
+            with suppress(InputError, OSError, KeyError, TypeError, ValueError):  # a time must not stop a training
+                return max(0.0, float(read_json(self.folder / STATE_SECONDS, dict)["seconds"]))  # 0 in place of NaN
+        return 0.0
 
     def keep_seconds(self, seconds: float) -> None:
         """Keep the wall time of all processes with the saved state."""

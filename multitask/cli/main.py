@@ -162,7 +162,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
         built = build(command.options, options, defaults | changed)
-        refuse_undeclared(built, options, changed)
+        refuse_undeclared(built, options, given if file and Path(file).is_dir() else changed)  # a run has all defaults
         if changed.get("output"):
             refuse_file_of_run(Path(changed["output"]))
         raise_interrupts()

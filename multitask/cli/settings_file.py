@@ -5,6 +5,7 @@ Keys are the options' names. The settings of a nested class may be at the top le
 
 import argparse
 import json
+import logging
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from multitask.base.runs import Run, Weights, is_run
 from multitask.cli.arguments import Command, Group, Option, parser_of
 from multitask.data.messages import plain
 from multitask.stages.registry import Stage
+
+logger = logging.getLogger("multitask")
 
 
 def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[Option]) -> dict[str, Any]:
@@ -82,6 +85,8 @@ def _toml(value: Any) -> str:
 
 def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     """The configuration of a run, its precision, and the start weights and data that people gave it."""
+    from multitask.base.device import resolve_runtime
+
     if not is_run(folder):
         raise InputError(f"{folder}: not a run (it has no inputs.json); expected a TOML file or a run")
     inputs = read_json(folder / "inputs.json", dict)
@@ -92,6 +97,11 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     settings = read_json(folder / "config.json", dict)
     computing = {"precision": inputs.get("precision"), "fast": inputs.get("kernels") == "fast"}
     settings |= {name: value for name, value in computing.items() if value}
+    if "precision" in settings and settings["precision"] != (usual := resolve_runtime("auto", "auto").precision):
+        logger.warning(
+            "%s: computed in %s, which may be slow on this machine; --precision auto takes %s here",
+            *(folder, settings["precision"], usual),
+        )
     labels = Run(folder).labels
     for model in stage.inputs:
         label = labels.get(model.option)

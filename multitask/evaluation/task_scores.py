@@ -16,7 +16,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.tables import FRAME, is_frame, table_of
 from multitask.evaluation.statistics import DevAnswers
-from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
+from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.estimates import Estimates, estimate
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.tasks.kinds import Classification
@@ -89,11 +89,11 @@ class TaskEvaluation:
         """Score estimates of labelled examples by a model that was trained on `trained_on`."""
 
         def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap:
-            def scores_of(rows: NDArray[np.bool_]) -> Scores:
-                _warn_of_new_rows(tasks[name], examples[name], rows)
-                return tasks[name].metrics(values[rows], examples[name].gold[rows])
-
-            return ScoresWithOverlap.of(scores_of, examples[name].sentences, trained_on)
+            labels = examples[name].gold
+            _warn_of_new_rows(tasks[name], examples[name], trained_on)
+            return ScoresWithOverlap.of(
+                lambda rows: tasks[name].metrics(values[rows], labels[rows]), examples[name].sentences, trained_on
+            )
 
         parts = {name: overlap(name, values) for name, values in estimates.items()}
         metrics = {name: dict(part.scores) for name, part in parts.items()}
@@ -118,12 +118,16 @@ class TaskEvaluation:
         write_evaluation(folder, self.overlap, mains, answers, {"unknown": self.unknown, **more})
 
 
-def _warn_of_new_rows(task: Task, examples: Examples, new: NDArray[np.bool_]) -> None:
+def _warn_of_new_rows(task: Task, examples: Examples, trained_on: TrainedOn) -> None:
     """Log which labels the rows that a model was not trained on lack, if all labelled rows have them.
 
     Without it, the lower macro F1 of these rows looks as if the model remembered the others.
     """
     if not isinstance(task, Labelled):
+        return
+    columns = examples.sentences
+    new = ~(trained_on.pairs_seen(*columns) if task.pair else trained_on.sentences_seen(columns[0]))
+    if new.sum() < 2:  # which are not scored
         return
     lines = without_rows(task, examples.gold[new])
     if lines != without_rows(task, examples.gold):

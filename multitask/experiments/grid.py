@@ -369,7 +369,7 @@ def write_best_predictions(preset: Preset, results: PresetResults, options: RunO
                 paths.append(output / path.name)
         elif any(run.table in tables and run.scores.keys() == set(tasks) for run in results.runs):
             logger.warning("no predictions for %s: no model has an overall score", ", ".join(tasks))
-    if earlier := sorted(path.name for path in output.glob("*") if path not in paths):
+    if earlier := sorted(path.name for path in output.glob("*-output.csv") if path not in paths):
         logger.warning("%s: not of these results, but there before: %s", output, ", ".join(earlier))
     return paths
 

@@ -305,9 +305,9 @@ def test_tasks_without_a_score_to_choose_by_say_what_is_kept_and_that_nothing_is
     assert write_best_predictions(preset, results, RunOptions(), tmp_path / "out") == []
     assert caplog.messages[-1] == "no predictions for topic, tags, stars: no model has an overall score"
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "topic-dev.csv").write_text("of another model")
+    (tmp_path / "out" / "topic-dev-output.csv").write_text("of another model")
     assert write_best_predictions(preset, results, RunOptions(), tmp_path / "out") == []
-    assert caplog.messages[-1] == f"{tmp_path / 'out'}: not of these results, but there before: topic-dev.csv"
+    assert caplog.messages[-1] == f"{tmp_path / 'out'}: not of these results, but there before: topic-dev-output.csv"
 
 
 def test_a_task_alone_has_the_settings_that_are_for_it(tmp_path):

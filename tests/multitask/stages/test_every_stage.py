@@ -105,6 +105,17 @@ def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_do
     assert not {*weights(whole).values()} & {*weights(other).values()}
 
 
+@pytest.mark.parametrize("kept", ['{"seconds": 7.5}', "{}", '{"seconds": null}', '{"seconds": NaN}', '{"seco', None])
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_damaged_time_counts_as_none_and_stops_no_training(tmp_path, kept, with_state):
+    (tmp_path / "state").mkdir()
+    if with_state:
+        (tmp_path / "state" / "state.pt").write_bytes(b"")
+    if kept is not None:
+        (tmp_path / "state" / "seconds.json").write_text(kept)
+    assert Run(tmp_path).seconds_before == (7.5 if with_state and kept == '{"seconds": 7.5}' else 0)
+
+
 def test_the_time_of_a_run_that_was_stopped_is_that_of_all_its_processes(run, monkeypatch):
     """Loading and each evaluation take an hour here, and steps take none."""
     hours = [0]
