@@ -51,8 +51,8 @@ def test_the_lists_of_claims_and_contrasts_have_the_numbers_of_the_results():
 
 
 NUMBER = r"[+−]?\d[\d,]*(?:\.\d+)?"
-WITH_INTERVAL = re.compile(rf"({NUMBER})[%°]?\*? \\?\[({NUMBER})[%°]?, ({NUMBER})[%°]?\\?\]")
-"""`+0.012 [0.003, 0.021]`, also as percentages and degrees."""
+WITH_INTERVAL = re.compile(rf"({NUMBER})[%°]?\*?\s+\\?\[({NUMBER})[%°]?,\s+({NUMBER})[%°]?\\?\]")
+"""`+0.012 [0.003, 0.021]`, also as percentages and degrees, and where a line breaks within."""
 OF_NO_TABLE = re.compile(r"<!-- numbers of no table: (.*?) -->", re.DOTALL)
 Known = set[tuple[float, ...]]
 
