@@ -123,7 +123,7 @@ class NeighboursView(View):
         check_texts(service.limits, [self.query])
         if self.task:
             dev_set = _dev_set(request, self.task)
-            labels, texts, asked = dev_set.sentences, dev_set.texts(name), dev_set.in_words(name, self.query)
+            labels, texts, asked = dev_set.sentences, dev_set.texts(name), dev_set.as_read(name, self.query)
         else:
             labels, asked = dict.fromkeys(_lines(self.own), ""), self.query
             texts = tuple(labels)

@@ -96,10 +96,10 @@ class ExploredSet:
 
     def texts(self, model: str) -> tuple[str, ...]:
         """What a model reads of the sentences."""
-        return tuple(self.in_words(model, sentence, column) for sentence, column in self.column_of.items())
+        return tuple(self.as_read(model, sentence, column) for sentence, column in self.column_of.items())
 
-    def in_words(self, model: str, sentence: str, column: int = 0) -> str:
-        """A sentence as a model reads it in a column."""
+    def as_read(self, model: str, sentence: str, column: int = 0) -> str:
+        """A sentence with the words that a model has around a column."""
         return self.words.get(model, self.words[""])[column].text([sentence])
 
 

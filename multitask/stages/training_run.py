@@ -100,10 +100,11 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
 def warn_of_idle_rates(module: nn.Module, config: Any) -> None:
     """Warn of learning rates that were chosen, as they differ from the defaults, but that nothing is trained with."""
     parts = {"learning_rate": "of the encoder", "head_learning_rate": "outside the encoder"}
-    usual = type(config)().optimizer
-    for name in {*parts} - {*rates_in_use(module, config.optimizer)}:
-        if (rate := getattr(config.optimizer, name)) not in (None, getattr(usual, name)):
-            logger.warning("%s is %g and has no effect: no weight %s is trained", name, rate, parts[name])
+    used, usual = rates_in_use(module, config.optimizer), type(config)().optimizer
+    for name, part in parts.items():
+        rate = getattr(config.optimizer, name)
+        if name not in used and rate not in (None, getattr(usual, name)):
+            logger.warning("%s is %g and has no effect: no weight %s is trained", name, rate, part)
 
 
 def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
