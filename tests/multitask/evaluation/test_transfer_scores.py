@@ -22,7 +22,7 @@ FOLDS = 5
 GRID = (0.25, 0.5, 1, 2, 4, 8)
 TRAINING_SET_GRID = (0.5, 1, 2, 4, 8, 16, 32)
 
-pytestmark = pytest.mark.filterwarnings("error:lbfgs failed to converge")  # all fits converge
+pytestmark = pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")  # all fits converge
 
 
 @pytest.fixture(autouse=True)
