@@ -29,8 +29,11 @@ from pathlib import Path
 run, trial, seed, output = Path(sys.argv[1]), *sys.argv[2:]
 best = max(map(json.loads, (run / "metrics.jsonl").open()), key=lambda line: line["scores"].get("overall") or 0)
 minutes = json.loads((run / "DONE").read_text())["seconds"] / 60
-with (Path(output) / "trials.jsonl").open("a") as file:
-    file.write(json.dumps({"trial": trial, "seed": int(seed), "minutes": minutes, **best["scores"], "dev": best["dev"]}) + "\n")
+trials = Path(output) / "trials.jsonl"
+line = json.dumps({"trial": trial, "seed": int(seed), "minutes": minutes, **best["scores"], "dev": best["dev"]}) + "\n"
+if not trials.is_file() or line not in trials.read_text():  # a second call finds finished trials again
+    with trials.open("a") as file:
+        file.write(line)
 part = Path(output) / "predictions.tar.xz.part"
 with tarfile.open(part, "w:xz") as archive:
     archive.add(f"{output}.runs/predictions", "predictions")

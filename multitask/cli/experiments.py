@@ -53,6 +53,8 @@ class Tables:
         for name in ("untrained", "scheduler", "seed"):
             if getattr(self.finetune, name) != getattr(TABLE_SETTINGS, name):
                 raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
+        if self.finetune.held_out is not None:  # rows that train other tasks would hold out other rows
+            raise InputError("held_out is not for a table, whose rows are compared on each task's dev set")
         return tasks_preset(self.tasks_file, self.start or "all-minilm-l6-v2", self.finetune, self.schedulers)
 
 
@@ -90,6 +92,8 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
     running = RunOptions(
         where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
     )
+    if options.engine == "ray" and options.workers is not None:
+        raise InputError("--workers is for --engine local; a Ray cluster computes on all its machines")
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
     results = results_in(options.runs, preset.name, options.report)

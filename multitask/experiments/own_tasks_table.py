@@ -71,7 +71,10 @@ def _table(
         (
             *((Row(f"alone={task}", f"{task} alone", {"alone": task}), model) for task, model in alone.items()),
             (Row("alone", united), Node("ensemble", EnsembleConfig(), tuple(alone.values()), data)),
-            *((Row.at({"scheduler": name}, f"Together, {name}"), model) for name, model in together.items()),
+            *(
+                (Row.at({"scheduler": name}, f"Together, {_scheduler(name)}"), model)
+                for name, model in together.items()
+            ),
         ),
         reference="alone",
         columns=settings.tasks,

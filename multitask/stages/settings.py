@@ -42,8 +42,8 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
     """Begin all heads anew. Otherwise, the heads of a fine-tuned start go on where their tasks have the same labels or
     range, and the heads the same layers."""
     held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of each task's training rows to hold out and score on. Dev sets are not read. The same rows are held out
-    every time, and no task is trained on a sentence of these rows."""
+    """Share of each task's training rows to hold out and score on. Dev sets are not read. The same tasks
+    hold out the same rows every time, and none is trained on a sentence of these rows."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder. `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""

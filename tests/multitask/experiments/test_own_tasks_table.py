@@ -249,7 +249,7 @@ def test_a_better_row_that_keeps_no_model_is_named_and_writes_the_prediction_fil
         )
         results = PresetResults.of(replace(frames, runs=runs), work / "runs")
         text = report_of(results, tmp_path / "report").with_name("report.md").read_text(encoding="utf-8")
-        (best,) = [line for line in text.splitlines() if line.startswith("**Together, pcgrad** ")]
+        (best,) = [line for line in text.splitlines() if line.startswith("**Together, pcgrad:reduction=mean** ")]
         scored = "has the best overall dev score of the models that are kept, 0.500." in best
         named = (
             "Better, but not kept as one model: **Each alone** (Each task alone and all tasks together), 0.750." in best
@@ -277,7 +277,7 @@ def test_the_report_is_written_again_and_says_what_is_undefined(work, tmp_path):
     changed.finish()
     assert main(["report", "tasks", "--runs", str(runs), "--report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    (line,) = [line for line in text.splitlines() if line.startswith("| Together, pcgrad | undefined")]
+    (line,) = [line for line in text.splitlines() if line.startswith("| Together, pcgrad:reduction=mean | undefined")]
     assert [cell.strip() for cell in line.split("|")][2:4] == ["undefined", "undefined"]
     assert "nan" not in text.lower()
 
@@ -348,11 +348,19 @@ def test_a_scheduler_that_is_written_in_two_ways_has_one_row(tasks_file, tiny_en
     assert keys == ["pcgrad", "cagrad:c=0.40", "cagrad"]
 
 
+def test_a_number_of_workers_is_refused_with_ray(tasks_file, tmp_path, capsys):
+    given = ["--tasks-file", str(tasks_file), "--runs", str(tmp_path), "--engine", "ray", "--workers", "2"]
+    assert main(["experiments", "run", *given]) == 2
+    expected = "error: --workers is for --engine local; a Ray cluster computes on all its machines\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.mark.parametrize(
     ("more", "line"),
     [
         ("--tasks topic", "FILE: a table compares two or more tasks; for one use `multitask finetune`"),
         ("--scheduler pcgrad", "--scheduler is not for a table; it takes --tasks, --schedulers and --seeds"),
+        ("--held-out 0.3", "--held-out is not for a table, whose rows are compared on each task's dev set"),
         ("--schedulers averge", '--schedulers: unknown scheduler "averge"; expected one of: aligned_mtl, annealed, '),
         ("--schedulers all averge", '--schedulers: unknown scheduler "averge"; expected one of: aligned_mtl'),
         ("--schedulers single", "--schedulers: scheduler single trains one task; name only one of topic, tags, stars"),

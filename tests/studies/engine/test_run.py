@@ -332,10 +332,12 @@ def steps_and_sentences(config: Any) -> tuple[int, int]:
     elif isinstance(config, FuseConfig):  # labels, then two views of the same sentences, with a step for each
         parts = [(2 * 10 * ceil(8544 / 16), 3 * 10 * 8544), *contrastive(config.unlabelled, 10, 0.06)]
     elif isinstance(config, FinetuneConfig):
-        rows = 10 * min(ROWS[task] for task in config.tasks or TRIED)
-        each = len(TRIED) if config.scheduler.name.endswith("round_robin") else 1
-        texts = sum(len(TRIED[task]) for task in config.tasks or TRIED)
-        parts = [(each * 10 * ceil(rows / 10 / 16), rows * texts)]
+        scheduler, tasks = config.scheduler.name, config.tasks or TRIED
+        smallest, together = min(ROWS[task] for task in tasks), not scheduler.endswith("round_robin")
+        rows = {task: ROWS[task] if scheduler == "epoch_round_robin" else smallest for task in tasks}
+        steps = [10 * ceil(n / 16) for n in rows.values()]
+        sentences = sum(10 * n * len(TRIED[task]) for task, n in rows.items())
+        parts = [(max(steps) if together else sum(steps), sentences)]
     else:
         parts = []
     return sum(steps for steps, _ in parts), sum(sentences for _, sentences in parts)
