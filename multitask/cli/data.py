@@ -24,7 +24,7 @@ class Check:
     model: str = "all-minilm-l6-v2"
     """The model whose tokenizer counts the tokens."""
     max_length: Count | None = None
-    """Report the share of sentences with more tokens. Default: the model's limit."""
+    """Report the share of sentences with more tokens. Default: the encoder's limit."""
 
     def __post_init__(self) -> None:
         if (self.folder is None) == (self.tasks_file is None):

@@ -40,6 +40,7 @@ from multitask.models.compute_in_batches import (
 from multitask.models.model_folder import (
     file_hashes,
     resolve_pooling,
+    stored_include_prompt,
     stored_max_length,
     stored_prompts,
     stored_similarity,
@@ -367,4 +368,6 @@ def load_encoder(
         if prompts := stored_prompts(folder):
             each = listed(f"{kind} {quote(words)}" for kind, words in prompts.items())
             logger.info("%s: no prompts are added to texts; this model has %s", name, each)
+            if not stored_include_prompt(folder):
+                logger.warning("%s: its mean leaves out prompts, but counts given words (--column or `prompt`)", name)
     return SentenceEncoder.load(name, revision, pooling, device, precision)

@@ -148,7 +148,7 @@ class TransformersModel(nn.Module):
             (self.model.gradient_checkpointing_enable if recompute else self.model.gradient_checkpointing_disable)()
         places = batch.sentence_ids, batch.position_ids
         shape = len(batch), max(block.width for block in batch.blocks)
-        ids = torch.full(shape, self.theirs.pad_token_id or 0, device=batch.input_ids.device)
+        ids = torch.full(shape, getattr(self.theirs, "pad_token_id", None) or 0, device=batch.input_ids.device)
         mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
         ids[places], mask[places], types[places] = batch.input_ids, torch.ones_like(ids[places]), batch.token_type_ids
         hidden = self(ids, mask, types).last_hidden_state  # [sentences, longest, hidden]

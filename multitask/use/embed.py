@@ -192,5 +192,5 @@ def sentences(
         if text or not lines:
             yield text
     if empty and not again:
-        what = "skipped %d blank lines, so rows of the array are not line numbers" if lines else "%d empty texts"
+        what = "skipped %d blank lines, so line numbers are not row numbers" if lines else "%d empty texts"
         logger.warning(f"%s: {what}", source, empty)

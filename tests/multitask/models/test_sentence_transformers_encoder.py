@@ -181,6 +181,19 @@ def test_a_mean_that_leaves_out_the_models_own_words_counts_given_ones_and_says_
     assert abs(encoder.encode(SENTENCES, prompt="a man {text}") - own).max() > 1e-3
 
 
+def test_words_that_a_mean_counts_though_the_model_would_leave_them_out_are_warned_of(tiny_encoder, tmp_path, caplog):
+    for left_out in (False, True):
+        caplog.clear()
+        model = SentenceTransformer(modules=transformer_and_pooling(tiny_encoder), prompts={"query": "a man "})
+        model.set_pooling_include_prompt(not left_out)
+        model.save(str(tmp_path))
+        encoder, peer = load_encoder(tmp_path, **EXACT), SentenceTransformer(str(tmp_path), device="cpu")
+        assert ("its mean leaves out prompts, but counts given words" in caplog.text) == left_out
+        texts = [text for text in SENTENCES if text]  # no words are put around an empty text
+        difference = abs(encoder.encode(texts, prompt="a man {text}") - peer.encode(texts, prompt="a man "))
+        assert (difference.max() > 1e-3) == left_out
+
+
 def test_words_of_a_template_take_the_place_of_the_models_own(tiny_encoder, tmp_path, monkeypatch):
     """A model that adds nothing by default finds the same; of columns without words, it finds other texts."""
     modules, found = transformer_and_pooling(tiny_encoder), {}
