@@ -88,12 +88,12 @@ def run_tables(options: RunTables, render: "Callable[[PresetResults, Path], Path
     from multitask.experiments.report_page import report_of, results_in
     from multitask.experiments.show_runs import presented
 
+    if options.engine == "ray" and options.workers is not None:
+        raise InputError("--workers is for --engine local; a Ray cluster computes on all its machines")
     preset, where = options.load(), options.computing
     running = RunOptions(
         where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
     )
-    if options.engine == "ray" and options.workers is not None:
-        raise InputError("--workers is for --engine local; a Ray cluster computes on all its machines")
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
     results = results_in(options.runs, preset.name, options.report)

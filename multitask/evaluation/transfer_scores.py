@@ -131,6 +131,6 @@ def _chosen(
 def _classifier(features: Features, labels: ClassNumbers) -> LogisticRegression:
     """A classifier whose tolerance fits the size of features [rows, dim]."""
     length = float(np.sqrt(np.square(features).sum(1).mean()))
-    # Both solvers find the same weights. Newton's steps are few, but their cost grows with the square of the classes.
+    # Both solvers end at the same weights. Newton's steps are few, but their cost grows faster with the classes.
     solver = "newton-cholesky" if len(np.unique(labels)) == 2 else "lbfgs"
     return LogisticRegression(solver=solver, tol=TOLERANCE * length, max_iter=MOST_STEPS)

@@ -219,7 +219,7 @@ NOTES = {
     "other tables vary single settings and run on request, with --tables.",
     "small": f"{_FEWER} {_MASKED}",
     "medium": f"Learning rates are larger than the papers', and trainings shorter: a thousand optimiser steps of each "
-    f"fine-tuning at the preset's batch size. {_MASKED}",
+    f"fine-tuning at the preset's batch size (round robins three times as many). {_MASKED}",
 }
 OTHER_SETTINGS = "Not with the preset's own settings"
 """How a note begins that names changed settings."""
