@@ -2,10 +2,12 @@
 
 The class that tokenizer_config.json names decides. Those of BERT and RoBERTa take from tokenizer.json only vocabulary
 and added tokens: tokenizer_config.json and the class's defaults say how text is normalised and split. For other
-classes, tokenizer.json says everything.
+classes, tokenizer.json says everything; a warning says where transformers' own class would give other tokens.
 """
 
+import json
 import logging
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,9 @@ CLASSES: dict[str, ModelType] = {
     **dict.fromkeys(("Roberta", "Bart", "Longformer"), "roberta"),
 }
 """Classes of transformers with the code of BERT's or RoBERTa's."""
+REBUILT = ("XLMRoberta", "Camembert")
+"""Classes of transformers that take vocabulary and character map from tokenizer.json, and split by themselves."""
+PROBE = "A  e\u0301 \uff42 \u2460c"  # upper case, two spaces, an accent apart, a wide letter, a circled number
 LONGEST_WORD = 100
 """Characters of BERT's longest word; a longer one is unknown."""
 OTHER_CODE = ("BertJapanese", "Bertweet", "Phobert")  # classes that do not use the Rust tokenizer
@@ -65,10 +70,7 @@ def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[
     lower = sentence_settings(folder)
     if _read(lower).get("do_lower_case") and (not backend.normalizer or backend.normalizer.normalize_str("A") != "a"):
         raise InputError(f"{lower}: do_lower_case is set; expected the do_lower_case of tokenizer_config.json instead")
-    splits = [[part.__getstate__() for part in (t.normalizer, t.pre_tokenizer)] for t in (stored, backend) if t]
-    if splits[0] != splits[-1]:
-        of_class = f"{kind}Tokenizer with tokenizer_config.json"
-        logger.warning("%s: %s splits text differently, and counts, as in transformers", path, of_class)
+    _warn_of_other_splits(path, kind, stored, backend)
 
     texts = {name: token.content for name, token in special.items()}
     with_role = {texts[name] for name in ROLES if name in texts}
@@ -156,6 +158,33 @@ def _of_family(family: ModelType, model: models.WordPiece | models.BPE, settings
         split = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
         backend.pre_tokenizer, backend.decoder = split, decoders.ByteLevel()
     return backend
+
+
+def _warn_of_other_splits(path: Path, kind: str, stored: RustTokenizer | None, backend: RustTokenizer) -> None:
+    """Warn where tokenizer.json and transformers' class normalise, split or complete a text in two ways."""
+    splits = [[part.__getstate__() for part in (t.normalizer, t.pre_tokenizer)] for t in (stored, backend) if t]
+    if splits[0] != splits[-1]:
+        of_class = f"{kind}Tokenizer with tokenizer_config.json"
+        logger.warning("%s: %s splits text differently, and counts, as in transformers", path, of_class)
+    if kind in REBUILT and (_pieces(backend) != _rebuilt_pieces(backend) or len(backend.encode("").ids) != 2):
+        advice = "with tokenizer_class PreTrainedTokenizerFast in tokenizer_config.json it counts there, too"
+        theirs = f"transformers' {kind}Tokenizer"
+        logger.warning("%s: %s splits text differently. This file counts; %s", path, theirs, advice)
+
+
+def _pieces(backend: RustTokenizer) -> list[str]:
+    text = backend.normalizer.normalize_str(PROBE) if backend.normalizer else PROBE
+    return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] if backend.pre_tokenizer else [text]
+
+
+def _rebuilt_pieces(backend: RustTokenizer) -> list[str]:
+    """The pieces of transformers' `REBUILT` classes, which keep only the character map of the normalizer."""
+    found = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {}
+    parts = found.get("normalizers", [found])
+    maps = [b64decode(part["precompiled_charsmap"]) for part in parts if part.get("type") == "Precompiled"]
+    text = normalizers.Precompiled(maps[0]).normalize_str(PROBE) if maps else PROBE
+    split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    return [piece for piece, _ in split.pre_tokenize_str(text)]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def warn_of_tokens(
     counts = TextCounts(sum(map(len, columns)), sum(tokens.unread for tokens in columns))
     length = tokenizer.max_length if max_length is None else max_length
     counts.add_long(counts.texts, sum(tokens.cut for tokens in columns), length, long)
-    counts.warn(source, " (--max-length)")
+    counts.warn(source, " (max_length of the training)")
 
 
 def _joined(rows: Sequence[Ids]) -> Ids:

@@ -70,7 +70,7 @@ def open_table(
     path, file_format = source.path, source.format or file_format or Format()
     suffix = form or (source.form if path else ".parquet")  # data sets of the hub are stored as such files
     if idle := file_format.idle(suffix):
-        where = 'give it to the file that has it, in its table [files."NAME"] of the tasks file'
+        where = 'give it, in a tasks file, to the file that has it, in its table [files."NAME"]'
         raise InputError(f"{source}: has no {listed(idle)}, being of another format; leave this out, or {where}")
     if path is None:
         return replace(read_data_set(source), format=file_format)

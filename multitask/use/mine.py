@@ -87,7 +87,8 @@ def read_pairs(
         columns = next((c for c in (Triplets.columns[:2], Pairs.columns) if set(c) <= set(table.columns)), ())
         if not columns:
             raise InputError(
-                f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text"
+                f"{name}: the columns are {listed(table.columns)}; name those of the sentences with --text, or give "
+                "the --separator that the file has"
             )
     templates = [template(column).content for column in columns]
     table.require([column for made in templates for column in made.columns])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, ByteLevelBPETokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, ByteLevelBPETokenizer, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as RustTokenizer
 from transformers import AutoTokenizer
 
@@ -215,6 +215,44 @@ def test_tokenizer_json_counts_for_other_classes(tmp_path, kind, caplog):
     write_json(tmp_path / "tokenizer_config.json", names | further)
     assert_same(tmp_path, tmp_path / "saved")
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("kind", ["XLMRobertaTokenizer", "CamembertTokenizerFast"])
+@pytest.mark.parametrize(
+    ("normalizer", "splits", "single", "same"),
+    [
+        (None, [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> $A </s>", True),
+        (None, [pre_tokenizers.Metaspace()], "<s> $A </s>", False),
+        (normalizers.Lowercase(), [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> $A </s>", False),
+        (normalizers.NFKC(), [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> $A </s>", False),
+        (None, [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> <s> $A </s>", False),
+    ],
+)
+def test_a_warning_says_where_transformers_classes_of_unigrams_give_other_ids(
+    tmp_path, kind, normalizer, splits, single, same, caplog
+):
+    """transformers itself says whether a warning is due."""
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "\u2581", "\u2581a", "a", "b", "\u2581A", "\u00e9", "<mask>"]
+    backend = RustTokenizer(models.Unigram([(piece, -float(i)) for i, piece in enumerate(pieces)], 3))
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizers.Sequence(splits)
+    specials = [(token, pieces.index(token)) for token in ("<s>", "</s>")]
+    backend.post_processor = processors.TemplateProcessing(
+        single=single, pair=f"{single} $B </s>", special_tokens=specials
+    )
+    backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": kind})
+    write_json(tmp_path / "config.json", {"model_type": "xlm-roberta", "vocab_size": 100, "pad_token_id": 1})
+    with caplog.at_level(logging.WARNING, "minbert"):
+        ours = load_tokenizer(str(tmp_path))
+    text = "A  b e\u0301 \uff41"
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert (ours.backend.encode(text).ids == theirs(text)["input_ids"]) == same
+    class_name = kind.removesuffix("Fast")
+    assert caplog.messages == ([] if same else [
+        f"{tmp_path / 'tokenizer.json'}: transformers' {class_name} splits text differently. This file counts; with "
+        "tokenizer_class PreTrainedTokenizerFast in tokenizer_config.json it counts there, too"
+    ])  # fmt: skip
 
 
 # What is refused.

@@ -54,7 +54,8 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, ma
     np.testing.assert_array_equal(data.lengths, lengths)
     limit = max_length or tokenizer.max_length
     cut = sum(int(length) > limit for length in whole)
-    assert caplog.messages == [f"data.csv: cut {cut} of {len(whole)} texts to {limit} tokens (--max-length)"]
+    said = f"data.csv: cut {cut} of {len(whole)} texts to {limit} tokens (max_length of the training)"
+    assert caplog.messages == [said]
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -59,7 +59,7 @@ def test_texts_that_are_cut_or_that_the_tokenizer_cannot_read_are_counted(load, 
     (tmp_path / "own.txt").write_text("It is time. It is over.\n\u1781\n\u1782 \u1783\nIt is.\n", "utf-8")
     load("own.txt", replace(CONFIG, max_length=6), tmp_path)
     assert [message.partition(",")[0] for message in caplog.messages] == [
-        "own.txt: cut 1 of 4 texts to 6 tokens (--max-length)",
+        "own.txt: cut 1 of 4 texts to 6 tokens (max_length of the training)",
         "own.txt: most tokens of 2 of 4 texts are unknown ([UNK])",
     ]
 
