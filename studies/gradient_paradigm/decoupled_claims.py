@@ -83,11 +83,11 @@ DECOUPLED_CLAIMS = (
         "not-reflected",
         not_reflected,
         "Take each decoupled loss whose dev score at the end is lower than InfoNCE's, corrected for their number. Its "
-        f"sum of both metrics is lower (better) than InfoNCE's. Tested if some score is lower. {{read}} {READ_FROM}",
+        f"sum of both metrics is lower (better) than InfoNCE's. Tested if some score is lower. {{read}} {READ_FROM_LONGEST}",
         text="The alignment and uniformity metrics do not reflect that decoupled losses perform worse.",
         paper="inadequacy",
         section="section 1",
-        places=LONG_OR_SHORT,
+        places=LONGEST_FIRST,
     ),
 )
 
