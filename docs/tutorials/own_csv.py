@@ -135,7 +135,7 @@ axes.legend();
 # %% [markdown]
 # In `urgency-errors.csv`, `row` is the line in `messages.csv` (the header is line 1), and `error` is how far the prediction is from the label.
 #
-# The second table counts the held-out messages that the model was trained on after all, and shows the scores on the others. There are a few,
+# The last table counts the held-out messages that the model was trained on after all, and shows the scores on the others. There are a few,
 # because the two tasks hold out nearly the same tenth, but not quite: a message held out for one may be a training message of the other. The
 # lines that begin with "not known" say what nobody can check: which sentences the start weights were trained on.
 #

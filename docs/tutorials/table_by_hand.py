@@ -12,8 +12,9 @@
 # # One table of the report by hand
 #
 # `multitask experiments run` fills ten tables. This tutorial fills one of them step by step, so that you know where its numbers come from.
-# It is Table 7: does it help to project conflicting gradients of the tasks (PCGrad)? The table has two rows. To stay below a minute on a
-# laptop, we train much less than the report does. [Your own CSV](own_csv.ipynb) explains how to type along.
+# It asks what Table 7 asks: does it help to project conflicting gradients of the tasks (PCGrad)? The table has two rows. To stay below a
+# minute on a laptop, we train much less than the report does, without its contrastive pre-training, and with the sum of the projected gradients
+# (the table takes their mean). [Your own CSV](own_csv.ipynb) explains how to type along.
 #
 # ## Train the rows
 #
@@ -140,7 +141,7 @@ axes.set_xlabel("pcgrad − average");
 #
 # ## The report's way
 #
-# The command below does the same with the report's settings and writes the table into `report/index.html`, next to the published scores. It
+# The command below compares the two with the report's settings and writes the table into `report/index.html`, next to the published scores. It
 # takes several minutes on the sample, and hours on real data.
 #
 # ```

@@ -112,7 +112,8 @@ def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str], on
     if idle and (one_a_step or len(idle) == len(trained)):
         raise InputError(f"freeze is {layers}, which leaves nothing to train for {idle[0]}: its head has no weights")
     if idle:
-        more = "the loss counts all the same, so name such tasks in --untrained, which scores them"
+        scored = "name such tasks in --untrained, which scores them, or leave them out (with held-out rows, only this)"
+        more = f"the loss counts all the same: {scored}"
         logger.warning("freeze is %s, which leaves nothing to train for %s; %s", layers, listed(idle), more)
 
 

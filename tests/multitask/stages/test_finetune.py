@@ -320,8 +320,8 @@ def test_what_cannot_be_frozen_is_one_line(run, caplog):
     both = ("sentiment", "similarity")
     run(replace(bare, tasks=both))
     assert [line for line in caplog.messages if line.startswith("freeze is")] == [
-        "freeze is encoder, which leaves nothing to train for similarity; the loss counts all the same, so name such "
-        "tasks in --untrained, which scores them"
+        "freeze is encoder, which leaves nothing to train for similarity; the loss counts all the same: name such "
+        "tasks in --untrained, which scores them, or leave them out (with held-out rows, only this)"
     ]
     for changes in ({"tasks": ("similarity",)}, {"tasks": both, "scheduler": "batch_round_robin"}):
         with pytest.raises(InputError, match=nothing):
