@@ -250,18 +250,21 @@ def load_preset(
         data=data or recipes.data,
         suites_data=suites_data or recipes.suites_data,
     )
-    recipes = recipes.changed(**changes)
     experiments = all_experiments(recipes)
-    usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
-    preset = preset_of(name, recipes, choose_tables(experiments, usual if tables is None else tables))
+    keys = (ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]) if tables is None else tables
+    own = preset_of(name, recipes, choose_tables(experiments, keys))
+    changed = recipes.changed(**changes)
+    preset = preset_of(name, changed, choose_tables(all_experiments(changed), keys))
     flags = {f"--{option.replace('_', '-')}": value for option, value in changes.items()}
     changeable = {key for key, study in study_of_tables(recipes).items() if study == "multitask_report"} - FIXED
     changeable.add("simulations")  # train nothing
-    if flags and (fixed := [e.table.key for e in preset.experiments if e.table.key not in changeable]):
+    idle = changed != recipes and [e.models for e in preset.experiments] == [e.models for e in own.experiments]
+    if flags and (fixed := [e.table.key for e in preset.experiments if idle or e.table.key not in changeable]):
         raise InputError(f"{', '.join(flags)}: no setting of table {', '.join(fixed)}; name others with --tables")
+    if changed == recipes:
+        return own
     options = " ".join(f"{flag} {value}" for flag, value in flags.items())
-    notes = (f"{OTHER_SETTINGS}, but with {options}.",) if options else ()
-    return replace(preset, notes=(*preset.notes, *notes))
+    return replace(preset, notes=(*preset.notes, f"{OTHER_SETTINGS}, but with {options}."))
 
 
 def preset_of(name: str, recipes: Recipes, experiments: Sequence[Experiment]) -> Preset:
