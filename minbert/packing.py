@@ -153,42 +153,31 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-class _Fill(torch.autograd.Function):
-    """Fill the slots of grids with tokens."""
+class _Take(torch.autograd.Function):
+    """Take rows of a source. If there are slots, they are the places of the source's rows in what is taken.
+
+    The gradient of a row is then that at its slot, and other gradients are left out. Else, places must be distinct.
+    """
 
     @staticmethod
-    def forward(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
-        return tokens.index_select(0, fillers)
-
-    @staticmethod
-    def setup_context(
-        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
-    ) -> None:
-        ctx.save_for_backward(inputs[1])
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (slots,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return collect(gradient, slots), None, None
-
-
-class _Collect(torch.autograd.Function):
-    """Take rows from distinct places."""
-
-    @staticmethod
-    def forward(source: Tensor, places: Tensor) -> Tensor:
+    def forward(source: Tensor, places: Tensor, slots: Tensor | None) -> Tensor:
         return source.index_select(0, places)
 
     @staticmethod
-    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-        ctx.size = len(inputs[0])  # type: ignore[attr-defined]
+    def setup_context(
+        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor
+    ) -> None:
+        source, places, slots = inputs
+        ctx.save_for_backward(places, slots)
+        ctx.size = len(source)  # type: ignore[attr-defined]
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        places, slots = ctx.saved_tensors  # type: ignore[attr-defined]
+        if slots is not None:
+            return collect(gradient, slots), None, None
         zeros = gradient.new_zeros(ctx.size, *gradient.shape[1:])  # type: ignore[attr-defined]
-        return zeros.index_copy_(0, places, gradient), None
+        return zeros.index_copy_(0, places, gradient), None, None
 
 
 def fill_grids(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
@@ -199,11 +188,11 @@ def fill_grids(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
     """
     if not torch.is_grad_enabled():  # a function with a gradient of its own costs 0.1 ms
         return tokens.index_select(0, fillers)
-    return _Fill.apply(tokens, slots, fillers)  # type: ignore[no-untyped-call]
+    return _Take.apply(tokens, fillers, slots)  # type: ignore[no-untyped-call]
 
 
 def collect(source: Tensor, places: Tensor) -> Tensor:
     """`out[i] = source[places[i]]`. Places must be distinct, so the gradient needs no accumulation."""
     if not torch.is_grad_enabled():
         return source.index_select(0, places)
-    return _Collect.apply(source, places)  # type: ignore[no-untyped-call]
+    return _Take.apply(source, places, None)  # type: ignore[no-untyped-call]
