@@ -100,17 +100,13 @@ def _digests(texts: Iterable[bytes]) -> Hashes:
 
 @dataclass(frozen=True, eq=False)
 class TrainedOn:
-    """Sentences and pairs that a model was trained on.
+    """Sentences and pairs that a model was trained on."""
 
-    Args:
-        sentences: sorted distinct hashes of the sentences.
-        pairs: sorted distinct hashes of the sentences that were trained on as a pair.
-        unknown: one line for each part of the training data whose sentences are not known.
-    """
-
+    # sorted distinct hashes of the sentences
     sentences: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    # sorted distinct hashes of the sentences that were trained on as a pair
     pairs: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # one line for each part of the training data whose sentences are not known
 
     @classmethod
     def of_folder(cls, folder: Path, name: str) -> Self:

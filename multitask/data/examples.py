@@ -20,34 +20,25 @@ RowNumbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of one split of a task, in file order.
+    """The rows of one split of a task, in file order."""
 
-    Args:
-        sentences: one column per sentence of a row, each with one text per row.
-        labels: fp32 [rows], or [rows, labels] of several labels a row; None when read without labels. A class is the
-            number of its name.
-        classes: names of the classes, in the order of their numbers; empty for other labels.
-        ids: one per row; None if the file has no ids.
-        source: the file or data set.
-        dropped: number of rows left out because their label or a sentence is empty, or because they repeat others.
-        numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
-        weights: of each row in the loss, fp32 [rows]; None: all equal.
-        words: what makes the texts that a model reads of each column of sentences; empty: nothing, they are the texts.
-        whole: these texts, if the rows of a column have different words; empty: `words` make them.
-        long: how texts with more tokens than the encoder takes are read.
-    """
-
-    sentences: tuple[list[str], ...]
+    sentences: tuple[list[str], ...]  # one column per sentence of a row, each with one text per row
+    # fp32 [rows], or [rows, labels] of several labels a row; None when read without labels. A class is the number of
+    # its name.
     labels: NDArray[np.float32] | None
-    classes: tuple[str, ...]
-    ids: list[str] | None
-    source: str
+    classes: tuple[str, ...]  # names of the classes, in the order of their numbers; empty for other labels
+    ids: list[str] | None  # one per row; None if the file has no ids
+    source: str  # the file or data set
+    # number of rows left out because their label or a sentence is empty, or because they repeat others
     dropped: int = 0
+    # of each row in its file: its first line in text files, otherwise counted from 1; None if it has none
     numbers: RowNumbers | None = None
-    weights: NDArray[np.float32] | None = None
+    weights: NDArray[np.float32] | None = None  # of each row in the loss, fp32 [rows]; None: all equal
+    # what makes the texts that a model reads of each column of sentences; empty: nothing, they are the texts
     words: tuple[Template, ...] = ()
+    # these texts, if the rows of a column have different words; empty: `words` make them
     whole: tuple[list[str], ...] = ()
-    long: Long = "head"
+    long: Long = "head"  # how texts with more tokens than the encoder takes are read
 
     def __len__(self) -> int:
         return len(self.sentences[0])

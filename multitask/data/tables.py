@@ -135,18 +135,14 @@ def settings_of(form: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowsFrom:
-    """Where rows come from.
+    """Where rows come from."""
 
-    Args:
-        file: a file, or `hf:` and a data set of the hub (`hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIGURATION`,
-            `hf:glue/mrpc`) or the folder of one that was saved to disk.
-        split: of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
-        format: how the file is written, if it has its own table in the tasks file.
-    """
-
+    # a file, or `hf:` and a data set of the hub (`hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIGURATION`, `hf:glue/mrpc`) or the
+    # folder of one that was saved to disk
     file: Annotated[str, Field(pattern=r"^\P{C}+$")]  # no control characters
+    # of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
     split: str | None = None
-    format: Format | None = None
+    format: Format | None = None  # how the file is written, if it has its own table in the tasks file
 
     def __str__(self) -> str:
         return self.file if self.split is None else f"{self.file} ({self.split})"
@@ -197,24 +193,16 @@ class RowsFrom:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """An open table. Raises InputError for too many columns, and for two of one name: a row has one value of a name.
+    """An open table. Raises InputError for too many columns, and for two of one name: a row has one value of a name."""
 
-    Args:
-        name: of the file or data set, for messages.
-        columns: the columns' names; of jsonl those of the first thousands of rows.
-        examples: rows that show what is in objects, which have names with dots: `ticket.subject`.
-        rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
-        by_line: whether the numbers are lines.
-        schema: the columns' Arrow types; None of text files.
-        format: how its fields are written.
-    """
-
-    name: str
-    columns: tuple[str, ...]
+    name: str  # of the file or data set, for messages
+    columns: tuple[str, ...]  # the columns' names; of jsonl those of the first thousands of rows
+    # the number of each row (its first line in text files, otherwise counted from 1), and its values by column
     rows: Iterator[tuple[int, FileRow]]
-    by_line: bool = True
-    schema: Any = None
-    format: Format = Format()
+    by_line: bool = True  # whether the numbers are lines
+    schema: Any = None  # the columns' Arrow types; None of text files
+    format: Format = Format()  # how its fields are written
+    # rows that show what is in objects, which have names with dots: `ticket.subject`
     examples: Sequence[FileRow] = ()
 
     def __post_init__(self) -> None:

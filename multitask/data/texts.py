@@ -30,15 +30,10 @@ def in_order(given: Iterable[T]) -> list[T]:
 
 @dataclass(frozen=True)
 class Template:
-    """How a text is made of columns.
+    """How a text is made of columns."""
 
-    Args:
-        columns: their names.
-        words: what stands before, between and after the columns.
-    """
-
-    columns: tuple[str, ...]
-    words: tuple[str, ...]
+    columns: tuple[str, ...]  # their names
+    words: tuple[str, ...]  # what stands before, between and after the columns
 
     def text(self, values: Sequence[str]) -> str:
         """The text of the columns' values; empty if all are. An empty one takes the space before it along."""

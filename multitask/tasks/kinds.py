@@ -53,20 +53,16 @@ MOST_LOST = 2.0**-8
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Labelled):
-    """A sentence belongs to one of several classes: cross-entropy loss. Two classes of pairs share one logit.
-
-    Args:
-        ordinal: whether the order of the labels means something, as of stars: predictions far from the label cost more.
-        ordinal_weight: factor of what the distance costs, which is added to the cross-entropy; 0: only scores differ.
-        ordinal_alpha: the power of the distance.
-    """
+    """A sentence belongs to one of several classes: cross-entropy loss. Two classes of pairs share one logit."""
 
     kind: ClassVar[str] = "classification"
 
     metric: Literal["accuracy", "macro_f1", "matthews", "mae", "kappa"] = "accuracy"
+    # whether the order of the labels means something, as of stars: predictions far from the label cost more
     ordinal: bool = False
+    # factor of what the distance costs, which is added to the cross-entropy; 0: only scores differ
     ordinal_weight: AtLeastZero = 1.0
-    ordinal_alpha: Annotated[float, Field(gt=0, le=4)] = 1.5
+    ordinal_alpha: Annotated[float, Field(gt=0, le=4)] = 1.5  # the power of the distance
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,18 +145,15 @@ class MultiLabel(Labelled):
 
     The labels stand in one column (a list, or text with `label_separator` between labels), or in one column for each
     label, with 0 or 1.
-
-    Args:
-        label_separator: between the labels of a text.
-        empty: `none` reads an empty cell as no label. None: rows with an empty cell are left out.
-        thresholds: a label is predicted above this probability; chosen on the dev set, label by label, for the best F1.
     """
 
     kind: ClassVar[str] = "multilabel"
 
     metric: Literal["macro_f1", "average_precision", "accuracy"] = "macro_f1"
-    label_separator: Annotated[str, Field(min_length=1)] = "|"
+    label_separator: Annotated[str, Field(min_length=1)] = "|"  # between the labels of a text
+    # `none` reads an empty cell as no label. None: rows with an empty cell are left out.
     empty: Literal["none"] | None = None
+    # a label is predicted above this probability; chosen on the dev set, label by label, for the best F1
     thresholds: tuple[Finite, ...] = field(default=(), metadata=TUNED)
 
     def __post_init__(self) -> None:
@@ -215,16 +208,13 @@ class MultiLabel(Labelled):
 
 @dataclass(frozen=True, kw_only=True)
 class Regression(Task):
-    """A sentence has a number: squared error loss of its share of the range, Pearson correlation.
-
-    Args:
-        range: lowest and highest label. Predictions stay within a declared one; one that is left out is learned from
-            the training rows, and predictions may leave it.
-    """
+    """A sentence has a number: squared error loss of its share of the range, Pearson correlation."""
 
     kind: ClassVar[str] = "regression"
 
     metric: Literal["pearson", "spearman", "rmse"] = "pearson"
+    # lowest and highest label. Predictions stay within a declared one; one that is left out is learned from the
+    # training rows, and predictions may leave it.
     range: tuple[Finite, Finite] | None = None
     learned_range: tuple[Finite, Finite] | None = None
 
@@ -328,14 +318,12 @@ class Cosine(Regression):
     """A pair's similarity: the cosine of its embeddings is its share of the range; squared error loss.
 
     Source of the loss: Reimers & Gurevych 2019 (Sentence-BERT), section 3, regression objective.
-
-    Args:
-        objective: `cosent` only learns the order of the pairs, so predictions need not be on the labels' scale.
     """
 
     kind: ClassVar[str] = "cosine"
 
     range: tuple[Finite, Finite] | None = (0.0, 1.0)
+    # `cosent` only learns the order of the pairs, so predictions need not be on the labels' scale
     objective: Literal["cosine", "cosent"] = "cosine"
 
     def __post_init__(self) -> None:

@@ -136,23 +136,19 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled(Task):
-    """A task whose labels have names.
+    """A task whose labels have names."""
 
-    Args:
-        labels: the names in the order of the classes; empty until they are learned from the training rows. Text is
-            read as it is written; a number also stands for text that is this number, such as 1 for `1.0`.
-        shown: what predictions show instead of the names, in their order; empty: the names.
-        class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
-        focal: γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy.
-        temperature: divides the outputs before they become probabilities.
-        aliases: other names that files have for labels, such as a misspelt one, and the labels that they mean.
-    """
-
+    # the names in the order of the classes; empty until they are learned from the training rows. Text is read as it is
+    # written; a number also stands for text that is this number, such as 1 for `1.0`.
     labels: tuple[str | int | float | bool, ...] = ()
+    # what predictions show instead of the names, in their order; empty: the names
     shown: tuple[str, ...] = field(default=(), metadata=NOT_IN_KEY)
+    # other names that files have for labels, such as a misspelt one, and the labels that they mean
     aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    # weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency
     class_weights: ClassWeights = None
-    focal: AtLeastZero = 0.0
+    focal: AtLeastZero = 0.0  # γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy
+    # divides the outputs before they become probabilities
     temperature: Positive = field(default=1.0, metadata=TUNED)
 
     def __post_init__(self) -> None:

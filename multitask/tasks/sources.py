@@ -40,17 +40,11 @@ LABEL_WORDS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceSource(ABC):
-    """Where sentences are read.
+    """Where sentences are read."""
 
-    Args:
-        name: its name in options.
-        data: the data folder or the tasks file.
-        option: the option that names it, for errors.
-    """
-
-    name: str
-    data: Path
-    option: str = "--sources"
+    name: str  # its name in options
+    data: Path  # the data folder or the tasks file
+    option: str = "--sources"  # the option that names it, for errors
 
     @abstractmethod
     def rows(self, limit: int | None = None, negative_pairs: bool = True) -> Examples:

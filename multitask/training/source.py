@@ -41,18 +41,12 @@ Update = tuple[Batch, ...]
 
 @dataclass(frozen=True)
 class Losses:
-    """The losses of one update.
+    """The losses of one update."""
 
-    Args:
-        terms: scalar losses by name.
-        tokens: number of real tokens that the losses were computed from.
-        watched: further scalars to record, by name.
-        outputs: of the heads, [rows, ...] by the name of their loss, with graph; those of sources that have heads.
-    """
-
-    terms: dict[str, Tensor]
-    tokens: int
-    watched: dict[str, Tensor] = field(default_factory=dict)
+    terms: dict[str, Tensor]  # scalar losses by name
+    tokens: int  # number of real tokens that the losses were computed from
+    watched: dict[str, Tensor] = field(default_factory=dict)  # further scalars to record, by name
+    # of the heads, [rows, ...] by the name of their loss, with graph; those of sources that have heads
     outputs: dict[str, Tensor] = field(default_factory=dict)
 
     def detached(self) -> "Losses":
@@ -70,14 +64,10 @@ class Losses:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation on the dev sets.
+    """An evaluation on the dev sets."""
 
-    Args:
-        metrics: everything that was measured, for metrics.jsonl.
-        scores: higher is better. The best checkpoint of each score is kept; the first score decides early stopping.
-    """
-
-    metrics: dict[str, Any]
+    metrics: dict[str, Any]  # everything that was measured, for metrics.jsonl
+    # higher is better. The best checkpoint of each score is kept; the first score decides early stopping.
     scores: dict[str, float]
 
 

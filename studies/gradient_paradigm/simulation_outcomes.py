@@ -26,34 +26,23 @@ FILE = "simulations.npz"
 
 @dataclass(frozen=True)
 class Simulations:
-    """Maps over the mean angles of positives (rows) and negatives (columns), weights over temperature, and counts.
+    """Maps over the mean angles of positives (rows) and negatives (columns), weights over temperature, and counts."""
 
-    Args:
-        positive_means: [rows] radians.
-        negative_means: [columns] radians.
-        temperatures: [temperatures].
-        dissipation: of infonce, arccon, mpt and met, the mean over batches, [rows, columns] fp32 each.
-        dissipation_error: the standard error of this mean, [rows, columns] fp32 each.
-        weights: of the hardest negative in a softmax, the mean over all batches, [temperatures, columns] fp32.
-        weights_error: the standard error of this mean, [temperatures, columns] fp32.
-        kept: the share of batches whose dissipation (of infonce at the same temperature, positives around 0.5) is at
-            least 0.01, [temperatures, columns] fp32.
-        ratio: of arccon and met at the mean angles, [rows, columns] fp32 each.
-        ratio_dissipated: whether the loss has no gradient left at these angles, [rows, columns] bool each.
-        above_infonce: of mpt, met and mat, in how many random batches the loss is at least τ times InfoNCE, and of how
-            many, [2] each.
-    """
-
-    positive_means: Array
-    negative_means: Array
-    temperatures: Array
+    positive_means: Array  # [rows] radians
+    negative_means: Array  # [columns] radians
+    temperatures: Array  # [temperatures]
+    # of infonce, arccon, mpt and met, the mean over batches, [rows, columns] fp32 each
     dissipation: Mapping[str, Array]
-    dissipation_error: Mapping[str, Array]
-    weights: Array
-    weights_error: Array
+    dissipation_error: Mapping[str, Array]  # the standard error of this mean, [rows, columns] fp32 each
+    weights: Array  # of the hardest negative in a softmax, the mean over all batches, [temperatures, columns] fp32
+    weights_error: Array  # the standard error of this mean, [temperatures, columns] fp32
+    # the share of batches whose dissipation (of infonce at the same temperature, positives around 0.5) is at least
+    # 0.01, [temperatures, columns] fp32
     kept: Array
-    ratio: Mapping[str, Array]
+    ratio: Mapping[str, Array]  # of arccon and met at the mean angles, [rows, columns] fp32 each
+    # whether the loss has no gradient left at these angles, [rows, columns] bool each
     ratio_dissipated: Mapping[str, Array]
+    # of mpt, met and mat, in how many random batches the loss is at least τ times InfoNCE, and of how many, [2] each
     above_infonce: Mapping[str, Array]
 
     def save(self, folder: Path) -> None:
