@@ -16,7 +16,7 @@ from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, RowNumbers, Tokens, epoch_rows
+from multitask.data.examples import Examples, RowNumbers, epoch_rows, sequences_of, total_lengths
 from multitask.models.compute_in_batches import leading
 from multitask.models.prediction_heads import pair_features
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -84,11 +84,11 @@ class ContrastiveSource(TrainingSource):
         if views == 2 and not encoder.model.has_dropout:
             logger.warning("%s: the two views of a sentence are equal, as the encoder has no dropout", paired.source)
         self.columns, self.identities = columns * views, identities * views
-        self.lengths = np.sum([tokens.lengths for tokens in self.columns], axis=0)
+        self.lengths = total_lengths(self.columns)
         self.compared: Compared | None = None  # of the last batch, without gradients
 
     def inputs(self, rows: RowNumbers) -> Inputs:
-        return inputs_of(self.columns, rows)
+        return Inputs(*sequences_of(self.columns, rows), None)
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: RowNumbers) -> BatchLoss:
         return BatchLoss(*self.loss_of_views(self.project(embeddings), rows))
@@ -195,12 +195,6 @@ class ContrastiveSource(TrainingSource):
         np.fill_diagonal(among_positives, val=False)
         among_hard = (hard[0] == own[0]) | (hard[0] == own[1]) if hard else np.zeros((0, 0), bool)
         return mask(among_positives), mask(among_hard)
-
-
-def inputs_of(columns: Sequence[Tokens], rows: RowNumbers) -> Inputs:
-    """Token sequences of some columns' rows, column by column."""
-    ids = [tokens[row] for tokens in columns for row in rows]
-    return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
 
 def excluded_negatives(

@@ -14,7 +14,7 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect, send
 from minbert.tokenizer import Tokenizer
 from multitask.base import distributed
-from multitask.data.examples import RowNumbers, Tokens
+from multitask.data.examples import RowNumbers, Tokens, total_lengths
 from multitask.training.source import BatchLoss, Inputs, TrainingSource
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
@@ -46,7 +46,7 @@ class MaskedSource(TrainingSource):
         self.word_embeddings = word_embeddings
         self.generator = generator
         self.special = torch.tensor(tokenizer.special_ids)
-        self.lengths = np.sum([column.lengths for column in tokens], axis=0)
+        self.lengths = total_lengths(tokens)
 
     def inputs(self, rows: RowNumbers) -> Inputs:
         """The masked sentences; targets are the positions and the original ids of the tokens to predict."""

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.packing import send
 from multitask.base import distributed
-from multitask.data.examples import RowNumbers
+from multitask.data.examples import RowNumbers, sequences_of
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.training.contrastive_source import ContrastiveSource, inputs_of
+from multitask.training.contrastive_source import ContrastiveSource
 from multitask.training.source import Inputs
 
 
@@ -123,7 +123,7 @@ class MomentumSource(ContrastiveSource):
         momentum.queues.append(self.queue)
 
     def inputs(self, rows: RowNumbers) -> Inputs:
-        return inputs_of(self.columns[: self.queries], rows)
+        return Inputs(*sequences_of(self.columns[: self.queries], rows), None)
 
     def project(self, embeddings: Tensor) -> Tensor:
         return self._project(embeddings, self.projection, self.queries)
@@ -132,7 +132,7 @@ class MomentumSource(ContrastiveSource):
     def keys(self, rows: RowNumbers) -> Tensor:
         """The keys of the rows' sentences: of all columns if both views are queries, else of all but the anchors."""
         columns, copy = self.columns[self.queries % 2 :], self.momentum
-        return self._project(copy.encoder.embed(inputs_of(columns, rows).ids), copy.projection, len(columns))
+        return self._project(copy.encoder.embed(sequences_of(columns, rows)[0]), copy.projection, len(columns))
 
     def _predictions(self, view: Tensor) -> Tensor:
         """Of the whole batch [rows, sizes * dim], because the predictor's batch norm compares its rows."""
