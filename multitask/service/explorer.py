@@ -21,6 +21,7 @@ from multitask.data.tables import as_text
 from multitask.data.texts import Template
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of, text_headers
+from multitask.evaluation.embeddings import unit_vectors
 from multitask.models.estimates import estimate, located, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service.batching import QueueFull
@@ -55,13 +56,13 @@ def draw_map(embeddings: NDArray[np.float32], method: Method) -> Map:
     """
     if len(embeddings) < 3:
         raise InputError(f"{len(embeddings)} different sentences; expected at least 3 for a map")
-    rows = _unit(embeddings[:MOST_POINTS])
+    rows = unit_vectors(embeddings[:MOST_POINTS])
     if not np.ptp(rows, axis=0).any():  # all sentences are one point, which has no directions
         return Map(np.zeros((len(rows), 2)), lambda _: np.zeros(2), 0.0)
     plane = PCA(2, svd_solver="full") if method == "pca" else _umap(len(rows))
     points = plane.fit_transform(rows)
     variance = float(plane.explained_variance_ratio_.sum()) if method == "pca" else None
-    return Map(points, lambda query: plane.transform(_unit(query[None]))[0], variance)
+    return Map(points, lambda query: plane.transform(unit_vectors(query[None]))[0], variance)
 
 
 def _umap(count: int) -> Any:
@@ -71,11 +72,6 @@ def _umap(count: int) -> Any:
         raise InputError(f"UMAP needs umap-learn; {install_with('explore')}") from None
     # A seed allows one thread only. The spectral start, the default, needs more than a handful of sentences.
     return UMAP(n_neighbors=min(UMAP_NEIGHBOURS, count - 1), init="pca", random_state=0, n_jobs=1)
-
-
-def _unit(rows: NDArray[np.float32]) -> MapPoints:
-    wide = rows.astype(np.float64)
-    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
 
 
 MOST_WAITING = 16
