@@ -1,5 +1,6 @@
 """Settings and registrations of the stages that train nothing: prune, ensemble and two that score. Free of torch."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -152,15 +153,11 @@ ON_DEV = register(
     )
 )
 ON_SUITES = register(
-    Stage(
-        "suites",
-        SuitesConfig,
-        "Score a model's frozen embeddings on SentEval's tasks.",
+    replace(
+        ON_DEV,
+        name="suites",
+        config=SuitesConfig,
+        help="Score a model's frozen embeddings on SentEval's tasks.",
         version=6,
-        with_seed=None,
-        computing=SCORING,
-        command=False,
-        scores=True,
-        gpu_share=0.5,
     )
 )
