@@ -121,6 +121,11 @@ def read_json(path: Path, kind: type = object) -> Any:
     return value
 
 
+def read_optional_json(path: Path) -> dict[str, Any]:
+    """The object of a JSON file, empty if there is no such file. Raises InputError as `read_json` does."""
+    return read_json(path, dict) if path.is_file() else {}
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file. Raises InputError if it does not exist, is too large, is not UTF-8 or is not TOML."""
     refuse_large(path, LARGEST_TOML)

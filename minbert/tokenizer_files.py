@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from minbert.config import ARCHITECTURES, BertConfig, ModelType
 from minbert.download_checkpoint import sentence_settings
 from minbert.errors import InputError
-from minbert.files import read_json, read_text
+from minbert.files import read_optional_json, read_text
 
 logger = logging.getLogger("minbert")
 
@@ -68,7 +68,9 @@ def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[
         if (value := settings.get(name, computed)) != computed:
             raise InputError(f"{folder}: the tokenizer's {name} is {value!r:.60}; only {computed!r} is computed here")
     lower = sentence_settings(folder)
-    if _read(lower).get("do_lower_case") and (not backend.normalizer or backend.normalizer.normalize_str("A") != "a"):
+    if read_optional_json(lower).get("do_lower_case") and (
+        not backend.normalizer or backend.normalizer.normalize_str("A") != "a"
+    ):
         raise InputError(f"{lower}: do_lower_case is set; expected the do_lower_case of tokenizer_config.json instead")
     _warn_of_other_splits(path, kind, stored, backend)
 
@@ -99,15 +101,15 @@ def _settings_and_added_tokens(
     """All settings by name, and the added tokens with declared ids, by these."""
     sides = {"truncation_side": stored.truncation, "padding_side": stored.padding} if stored else {}
     settings = {side: found["direction"] for side, found in sides.items() if found}
-    settings |= _read(folder / "tokenizer_config.json")
+    settings |= read_optional_json(folder / "tokenizer_config.json")
     if "added_tokens_decoder" in settings:
         return settings, {int(index): _token(value) for index, value in settings["added_tokens_decoder"].items()}
     # Without that, older files count.
-    older = _read(folder / "special_tokens_map.json")
+    older = read_optional_json(folder / "special_tokens_map.json")
     lists = {name: older.pop(name) for name in LISTS if name in older}
     settings |= {name: value | {"special": True} if isinstance(value, dict) else value for name, value in older.items()}
     special = {token.content for token in _special_tokens(settings).values()}
-    ids = {int(index): text for text, index in _read(folder / "added_tokens.json").items()}
+    ids = {int(index): text for text, index in read_optional_json(folder / "added_tokens.json").items()}
     added = {i: AddedToken(text, normalized=text not in special, special=text in special) for i, text in ids.items()}
     return lists | settings, added | (stored.get_added_tokens_decoder() if stored else {})
 
@@ -185,10 +187,6 @@ def _rebuilt_pieces(backend: RustTokenizer) -> list[str]:
     text = normalizers.Precompiled(maps[0]).normalize_str(PROBE) if maps else PROBE
     split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     return [piece for piece, _ in split.pre_tokenize_str(text)]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_json(path, dict) if path.is_file() else {}
 
 
 def _parsed(path: Path, parse: Callable[..., Any], *content: str) -> Any:

@@ -19,7 +19,7 @@ import pyarrow
 from pyarrow import parquet
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_arrays, read_json
+from minbert.files import atomic_file, read_arrays, read_optional_json
 from minbert.settings import adapter, read_as
 from multitask.base.runs import Run
 from multitask.evaluation.statistics import DevAnswers
@@ -143,7 +143,7 @@ class RunResult(RunFacts):
     def read(cls, folder: Path, run_facts: RunFacts, metrics: Mapping[str, str] | None = None) -> Self:
         """Read it from its runs in a folder. `metrics` are those of tasks that a table compares by another one."""
         model, evaluated = folder / run_facts.model, folder / run_facts.evaluated
-        evaluation, config = Run(evaluated).evaluation(), _config(model)
+        evaluation, config = Run(evaluated).evaluation(), read_optional_json(model / "config.json")
         measures = {task: (metrics or {}).get(task, evaluation["measures"][task]) for task in evaluation["scores"]}
         numbers = {task: _numbers(evaluation["metrics"].get(task, {})) for task in measures}
         for task, score in evaluation["scores"].items():
@@ -191,10 +191,6 @@ class RunResult(RunFacts):
             if answered.metric == "accuracy"
         }
         return replace(self, answers=answers, kinds=kinds, majorities={**self.majorities, **majorities})
-
-
-def _config(run: Path) -> dict[str, Any]:
-    return read_json(run / "config.json", dict) if (run / "config.json").is_file() else {}
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -285,7 +281,8 @@ def _results_of(record: PresetRecord, folder: Path) -> Iterator[RunResult]:
         metrics = {task: first for task, (first, *_) in table.metrics.items()}
         for run in (run for row in table.rows for run in record.of_row(table.key, row.key)):
             if run.model is not None and run.evaluation is not None:
-                scratch = any(_config(folder / name).get("from_scratch") for name in run.chain)
+                configs = (read_optional_json(folder / name / "config.json") for name in run.chain)
+                scratch = any(config.get("from_scratch") for config in configs)
                 start = RANDOM_WEIGHTS if scratch else record.start
                 needed = map(Run, (folder / name for name in dict.fromkeys((*run.chain, run.evaluation))))
                 costs = {one.folder.name: (one.seconds, one.machine) for one in needed}

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from minbert.download_checkpoint import HUB_EXTRAS, module_folders, sentence_settings, weights_files
 from minbert.errors import InputError, refuse_unknown
-from minbert.files import read_json, write_json
+from minbert.files import read_json, read_optional_json, write_json
 from minbert.settings import read_as, settings
 from multitask.base.keys import hash_of_file
 from multitask.models.compute_in_batches import PoolingMethod
@@ -75,7 +75,7 @@ def stored_max_length(folder: Path) -> int | None:
     if (folder / "modules.json").is_file():  # of sentence-transformers, where this older setting takes precedence
         places.insert(0, (sentence_settings(folder).name, "max_seq_length"))
     for name, key in places:
-        length = read_json(folder / name, dict).get(key) if (folder / name).is_file() else None
+        length = read_optional_json(folder / name).get(key)
         if length is not None and (type(length) is not int or length < 3):
             raise InputError(f"{folder / name}: {key} is {length!r:.60}; expected a number of tokens from 3")
         if length is not None:
@@ -101,22 +101,19 @@ def resolve_pooling(pooling: Pooling, folder: Path, unknown: PoolingMethod = "cl
 
 def stored_prompts(folder: Path) -> dict[str, str]:
     """What a folder of sentence-transformers puts in front of texts, by their kind, such as `query`; no empty ones."""
-    path = folder / "config_sentence_transformers.json"
-    found = read_json(path, dict).get("prompts") if path.is_file() else None
+    found = read_optional_json(folder / "config_sentence_transformers.json").get("prompts")
     prompts = found if isinstance(found, dict) else {}
     return {str(kind): words for kind, words in prompts.items() if isinstance(words, str) and words}
 
 
 def stored_similarity(folder: Path) -> str:
     """How sentence-transformers compares embeddings of a folder: by `cosine`, unless the folder names another way."""
-    path = folder / "config_sentence_transformers.json"
-    found = read_json(path, dict).get("similarity_fn_name") if path.is_file() else None
-    return str(found or "cosine")
+    return str(read_optional_json(folder / "config_sentence_transformers.json").get("similarity_fn_name") or "cosine")
 
 
 def stored_include_prompt(folder: Path) -> bool:
     """Whether sentence-transformers takes prompts into the mean."""
-    return not (folder / POOLING).is_file() or read_json(folder / POOLING, dict).get("include_prompt") is not False
+    return read_optional_json(folder / POOLING).get("include_prompt") is not False
 
 
 def write_pooling(folder: Path, pooling: PoolingMethod, width: int, include_prompt: bool = True) -> None:
@@ -132,8 +129,7 @@ def write_pooling(folder: Path, pooling: PoolingMethod, width: int, include_prom
 
 def stored_pooling(folder: Path) -> tuple[str, ...]:
     """The poolings that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without it."""
-    path = folder / POOLING
-    settings = read_json(path, dict) if path.is_file() else {}
+    settings = read_optional_json(folder / POOLING)
     if modes := settings.get("pooling_mode"):
         return (modes,) if isinstance(modes, str) else tuple(map(str, modes if isinstance(modes, list) else [modes]))
     flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)

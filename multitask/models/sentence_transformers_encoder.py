@@ -18,7 +18,7 @@ from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import SENTENCE_SETTINGS, hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
-from minbert.files import read_json, sha256_of_file
+from minbert.files import read_json, read_optional_json, sha256_of_file
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.data.contamination import RECORD, TrainedOn
@@ -77,7 +77,7 @@ def beyond_encoder(folder: Path) -> str | None:
     if (pooling := stored_pooling(folder)) not in (("mean",), ("cls",)):
         return f"{folder / '1_Pooling'}: pools by {' and '.join(pooling) or 'an unknown method'}"
     for name, key in CHANGES:
-        if (folder / name).is_file() and (value := read_json(folder / name, dict).get(key)):
+        if value := read_optional_json(folder / name).get(key):
             return f"{folder / name}: {key} is {value!r}"
     return None
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError, install_with
-from minbert.files import atomic_folder, read_json, write_json, write_text
+from minbert.files import atomic_folder, read_json, read_optional_json, write_json, write_text
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
@@ -207,5 +207,4 @@ def _write_encoder(encoder: SentenceEncoder, folder: Path) -> None:
     encoder.tokenizer.save(folder)
     write_pooling(folder, encoder.pooling, encoder.width, stored_include_prompt(Path(encoder.name)))
     path = folder / "tokenizer_config.json"  # where AutoTokenizer finds how many tokens to keep
-    stored = read_json(path, dict) if path.is_file() else {}
-    write_json(path, stored | {"model_max_length": encoder.max_length})
+    write_json(path, read_optional_json(path) | {"model_max_length": encoder.max_length})
