@@ -166,8 +166,9 @@ class Tune:
     """Seeds to train the winner with: --seed and the next ones."""
     seed: Seed = 0
     """Seed of the search and of all trials."""
-    start: str = "all-minilm-l6-v2"
-    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    start: str | None = None
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default: the file's, or
+    all-minilm-l6-v2."""
     revision: str | None = None
     """Revision of a hub id: a branch, tag or commit."""
     data: Path = Path("data/sample")
@@ -196,7 +197,13 @@ def tune(options: Tune) -> None:
     given = values_from(read_toml(options.space), "multitask tune", settable, str(options.space))
     space, fixed = read_space(given, settable, options.space)
     defaults = {option.name: option.default for option in every}
-    here = {name: getattr(options, name) for name in ("start", "revision", "data", "tasks_file", "seed")}
+    if options.start is not None:
+        fixed.pop("start", None)
+        if "start" in space and space["start"].stored(options.start) is None:
+            lists = f"{options.space} lists other start weights; add it there, or leave it out"
+            raise InputError(f"--start {options.start}: {lists}")
+    here = {name: getattr(options, name) for name in ("revision", "data", "tasks_file", "seed")}
+    here["start"] = defaults["start"] if options.start is None else options.start
     of_key = {name: getattr(options.options, name) for name in ("device", "precision", "fast")}
 
     def chosen_settings(chosen: "Chosen") -> tuple[Weights, Any]:

@@ -301,6 +301,36 @@ def test_a_budget_is_in_minutes(one_layer, data, tmp_path, monkeypatch):
     assert asked == [(None, 90.0)]
 
 
+@pytest.fixture
+def searched(monkeypatch, tmp_path) -> list[TuneSearch]:
+    """The searches that commands begin; they end before the first trial."""
+    found: list[TuneSearch] = []
+
+    def study(search: TuneSearch, _name: str) -> None:
+        found.append(search)
+        raise InputError("enough")
+
+    monkeypatch.setattr(TuneSearch, "study", study)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_start_weights_of_the_command_line_take_the_place_of_the_files(searched, one_layer, tiny_encoder, data, capsys):
+    command = ["tune", "space.toml", "--trials", "1", "--data", str(data)]
+    Path("space.toml").write_text(f"start = '{one_layer}'\nepochs = [1, 2]")
+    for given, start in (([], one_layer), (["--start", str(tiny_encoder)], tiny_encoder)):
+        main([*command, *given])
+        assert searched[-1].settings({"epochs": 1})[0] == Weights(str(start))
+    Path("space.toml").write_text(f"start = ['{one_layer}', '{tiny_encoder}']")
+    main([*command, "--start", str(tiny_encoder)])
+    assert searched[-1].defaults == {"start": str(tiny_encoder)}
+    capsys.readouterr()
+    assert main([*command, "--start", str(data)]) == 2
+    expected = f"error: --start {data}: space.toml lists other start weights; add it there, or leave it out\n"
+    assert capsys.readouterr().err == expected
+    assert len(searched) == 3
+
+
 def test_a_mean_over_seeds_of_which_one_is_undefined_is_undefined():
     def run(score: float) -> Any:
         lines = [{"step": 1, "scores": {"a": score, "b": 0.5}}]
