@@ -220,6 +220,7 @@ def tune(options: Tune) -> None:
     data = options.tasks_file or options.data
     check_values(space, chosen_settings, options.space, data)
     usual = json.loads(json.dumps({name: (defaults | here)[name] for name in space}, default=str))
+    usual = {name: "none" if value is None else value for name, value in usual.items()}  # TOML has no null
     search = TuneSearch(space, chosen_settings, usual, data, options.held_out, options.seed, options.options)
     with search.study(options.space.stem) as (folder, study):
         search.run(study, options.trials, None if options.budget is None else options.budget * 60)

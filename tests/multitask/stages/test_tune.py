@@ -1,5 +1,6 @@
 """Searches: trials on held-out rows, the same ones by seed however often they are stopped, pruned ones resumable."""
 
+import json
 import math
 import shutil
 import tomllib
@@ -329,6 +330,16 @@ def test_start_weights_of_the_command_line_take_the_place_of_the_files(searched,
     expected = f"error: --start {data}: space.toml lists other start weights; add it there, or leave it out\n"
     assert capsys.readouterr().err == expected
     assert len(searched) == 3
+
+
+def test_the_first_trial_has_the_defaults_also_where_they_are_none(searched, one_layer, data):
+    Path("space.toml").write_text('patience = [2, "none"]\nfreeze = ["1", "none"]\nwarmup = [0.5, 0.0]')
+    main(["tune", "space.toml", "--trials", "1", "--start", str(one_layer), "--data", str(data)])
+    search = searched[0]
+    tried = {name: json.loads(search.space[name].stored(value)) for name, value in search.defaults.items()}
+    config = search.settings(tried)[1]
+    usual = FinetuneConfig()
+    assert (config.patience, config.freeze, config.optimizer.warmup) == (None, usual.freeze, usual.optimizer.warmup)
 
 
 def test_a_mean_over_seeds_of_which_one_is_undefined_is_undefined():
