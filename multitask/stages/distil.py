@@ -118,9 +118,13 @@ class Distilling(Finetuning):
         sources = self._with_further_rows(data, config)
         estimates: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time
-            logger.info("predictions of %s", teacher)
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
-            for name in [name for name in sources if name in model.tasks]:
+            if shared := [name for name in sources if name in model.tasks]:
+                logger.info("predictions of %s", teacher)
+            else:
+                none_of = "%s: has none of the tasks trained here (%s); it teaches nothing"
+                logger.warning(none_of, teacher, listed(sources))
+            for name in shared:
                 task = model.tasks[name]
                 check_same_task(teacher.name, task, self.model.tasks[name])
                 rows = model.tokenised(name, self.training[name].examples)

@@ -162,6 +162,10 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
     if not found:
         of_members = ", ".join(dict.fromkeys(name for member in members for name in member.tasks))
         raise InputError(f"{data}: none of the models' tasks ({of_members}); name their tasks file with --tasks-file")
+    for member in members:
+        if found.keys().isdisjoint(member.tasks):
+            none_of = "%s: has none of the tasks scored here (%s); it answers nothing"
+            logger.warning(none_of, member.label, listed(found))
     return found
 
 

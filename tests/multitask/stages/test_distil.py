@@ -192,6 +192,14 @@ def test_tasks_whose_embeddings_the_first_teacher_does_not_teach_are_named(probl
     assert "embedding_loss: not of paraphrase, which the first teacher lacks or reads otherwise" in caplog.text
 
 
+def test_a_teacher_that_has_none_of_the_tasks_is_named(distilling, tuned, joint, caplog):
+    with caplog.at_level("INFO"):
+        distilling(replace(CONFIG, tasks=("paraphrase",)), tuned, joint)
+    assert f"{tuned.folder}: has none of the tasks trained here (paraphrase); it teaches nothing" in caplog.messages
+    said = [line for line in caplog.messages if line.startswith("predictions of ") or "none of the tasks" in line]
+    assert said[1:] == [f"predictions of {joint.folder}"]
+
+
 def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
     config = replace(CONFIG, matryoshka=(32, 8), teaching=TeachingConfig(gold_share=1.0))
     student = run_stage(distil, config, start=[tiny_encoder, tuned.folder])

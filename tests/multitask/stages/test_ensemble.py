@@ -268,6 +268,14 @@ def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_p
     assert list(said["members"][str(models[0])]["scores"]) == ["similarity"]
 
 
+def test_a_model_that_has_none_of_the_tasks_is_named(labelled_runs, labelled, write_model, tmp_path, caplog):
+    other = write_model(5, tasks=("similarity",))
+    found = evaluation(build([labelled_runs[0], other], labelled, tmp_path, "average"))
+    assert [*found["weights"]["tags"]] == [str(Run(labelled_runs[0]).model_folder())]
+    expected = [f"{other}: has none of the tasks scored here (tags); it answers nothing"]
+    assert [line for line in caplog.messages if "none of the tasks" in line] == expected
+
+
 # Soups.
 
 
