@@ -145,7 +145,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     if twice := [option.flag for option in options if option.name in of_set.keys() & given.keys()]:
         raise InputError(f"{twice[0]} is given twice, once by --set; leave one out")
     given |= of_set
-    settings = read_settings(Path(file), prog, command.stage, options) if file else {}
+    settings = read_settings(Path(file), prog, command.stage, options, given) if file else {}
     where_data_is = {"data", "tasks_file"}
     for names, values in (("--data and --tasks-file", given), (f"{file}: data and tasks_file", settings)):
         if where_data_is <= values.keys():

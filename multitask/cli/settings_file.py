@@ -23,7 +23,9 @@ from multitask.stages.registry import Stage
 logger = logging.getLogger("multitask")
 
 
-def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[Option]) -> dict[str, Any]:
+def read_settings(
+    path: Path, prog: str, stage: Stage | None, options: Sequence[Option], given: Collection[str] = ()
+) -> dict[str, Any]:
     """The values that a TOML file or a run's folder gives, by the options' names.
 
     Args:
@@ -31,13 +33,15 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
         prog: the command, for messages.
         stage: the stage whose runs the command takes, if any.
         options: the command's options.
+        given: the names of those that the command line gives, which override a run's.
 
     Raises:
         InputError: no such file, a run of another stage, an unknown key, or a key given twice.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or run")
-    return values_from(_read_run(path, prog, stage) if path.is_dir() else read_toml(path), prog, options, str(path))
+    found = _read_run(path, prog, stage, given) if path.is_dir() else read_toml(path)
+    return values_from(found, prog, options, str(path))
 
 
 def settings_of(texts: Sequence[str], prog: str, options: Sequence[Option]) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def _toml(value: Any) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
+def _read_run(folder: Path, prog: str, stage: Stage | None, given: Collection[str]) -> dict[str, Any]:
     """The configuration of a run, its precision, and the start weights and data that people gave it."""
     from multitask.base.device import resolve_runtime
 
@@ -96,7 +100,7 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
         raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
     settings = read_json(folder / "config.json", dict)
     computing = {"precision": inputs.get("precision"), "fast": inputs.get("kernels") == "fast"}
-    settings |= {name: value for name, value in computing.items() if value}
+    settings |= {name: value for name, value in computing.items() if value and name not in given}
     if "precision" in settings and settings["precision"] != (usual := resolve_runtime("auto", "auto").precision):
         logger.warning(
             "%s: computed in %s, which may be slow on this machine; --precision auto takes %s here",

@@ -155,6 +155,28 @@ def test_a_label_with_a_revision(tmp_path):
     assert read_settings(tmp_path, "multitask finetune", stage, options) == expected
 
 
+@pytest.mark.parametrize(
+    ("computed", "given", "warns"),
+    [
+        ("fp32", [], True),
+        ("fp32", ["--precision", "auto"], False),
+        ("fp32", ["--set", "precision=fp32"], False),
+        ("bf16", [], False),
+    ],
+)
+def test_a_runs_precision_is_warned_of_where_it_is_used_and_another_is_usual(
+    computed, given, warns, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("multitask.base.device._cpu_has_bf16", lambda: True)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "inputs.json").write_text(json.dumps({"stage": "finetune", "precision": computed, "labels": {}}))
+    (run / "config.json").write_text("{}")
+    assert main(["finetune", "--config", str(run), "--start", str(tmp_path), "--device", "cpu", *given]) == 2
+    means = "computed in fp32, which may be slow on this machine; --precision auto takes bf16 here"
+    assert [line for line in caplog.messages if "may be slow" in line] == [f"{run}: {means}"] * warns
+
+
 def test_a_run_of_another_stage_is_refused(tmp_path, capsys):
     (tmp_path / "inputs.json").write_text('{"stage": "prune", "labels": {}}')
     (tmp_path / "config.json").write_text("{}")
