@@ -114,7 +114,9 @@ def _read_run(folder: Path, prog: str, stage: Stage | None, given: Collection[st
         elif label:
             start = Weights.parse(label)
             settings |= {model.option: start.name} | ({model.revision: start.revision} if start.revision else {})
-    if data := labels.get("data"):
+    if not stage.inputs and (members := labels.get("members")):
+        settings["model"] = shlex.split(members)
+    if (data := labels.get("data")) and (stage.inputs or "model" not in given):  # other models have data of their own
         settings |= {"tasks_file" if data.endswith(".toml") else "data": data}
     return settings
 

@@ -1,6 +1,7 @@
 """Settings in files and runs: saving and loading is a round trip; fields of dataclasses are options."""
 
 import json
+import shlex
 import tomllib
 from dataclasses import MISSING, field
 from pathlib import Path
@@ -175,6 +176,34 @@ def test_a_runs_precision_is_warned_of_where_it_is_used_and_another_is_usual(
     assert main(["finetune", "--config", str(run), "--start", str(tmp_path), "--device", "cpu", *given]) == 2
     means = "computed in fp32, which may be slow on this machine; --precision auto takes bf16 here"
     assert [line for line in caplog.messages if "may be slow" in line] == [f"{run}: {means}"] * warns
+
+
+def test_a_run_of_ensemble_gives_its_models_and_their_data(tmp_path, monkeypatch):
+    began: list[tuple[Any, ...]] = []
+
+    def run_stage(*given: Any) -> None:
+        began.append(given)
+        raise InputError("enough")
+
+    monkeypatch.setattr("multitask.stages.run_stage.run_stage", run_stage)
+    models, data = [str(tmp_path / "a b"), str(tmp_path / "c")], str(tmp_path / "own.toml")
+    labels = {"members": shlex.join(models), "data": data}
+    (tmp_path / "inputs.json").write_text(json.dumps({"stage": "ensemble", "labels": labels}))
+    (tmp_path / "config.json").write_text('{"method": "average"}')
+    (tmp_path / "settings.toml").write_text("model = 'one'\ndata = 'x'\nmethod = 'average'")
+
+    def combined(config: Path, *given: str) -> tuple[list[str], str]:
+        assert main(["ensemble", "--config", str(config), *given]) == 2
+        _, weights, where, settings, *_ = began.pop()
+        assert settings.method == "average"
+        return [model.name for model in weights], str(where)
+
+    assert combined(tmp_path) == (models, data)
+    assert combined(tmp_path, "--data", "x") == (models, "x")
+    # Another model has data of its own: outside a run, the sample.
+    assert combined(tmp_path, "--model", "other") == (["other"], "data/sample")
+    assert combined(tmp_path, "--model", "other", "--data", "x") == (["other"], "x")
+    assert combined(tmp_path / "settings.toml", "--model", "other") == (["other"], "x")  # somebody has chosen them
 
 
 def test_a_run_of_another_stage_is_refused(tmp_path, capsys):
