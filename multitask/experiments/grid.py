@@ -138,7 +138,7 @@ class Grid:
         chains: the stages of each table's row and seed, parents before children, the one that scores last.
         targets: the stages whose runs rows name: models and their evaluations.
         stages: every stage, parents before children, with the first row that needs it.
-        needed: how many rows need each stage, counted over tables and seeds.
+        needed: how many rows need each stage of the first seed, counted over tables.
     """
 
     def __init__(self, experiments: Sequence[Experiment], seeds: int, options: RunOptions) -> None:
@@ -155,7 +155,8 @@ class Grid:
             chain = list(experiment.evaluation(model).chain())
             self.chains[experiment.table.key, row.key, seed] = chain
             self.targets |= {model, chain[-1]}
-            self.needed.update(chain)
+            if seed == 0:
+                self.needed.update(chain)
             for node in chain:
                 self.stages.setdefault(node, row)
 

@@ -36,6 +36,7 @@ from multitask.experiments.table_definitions import (
     experiment,
 )
 from multitask.stages import registry
+from multitask.stages.settings_without_training import EvaluateConfig
 from tests.multitask.experiments.conftest import Recipes, options, two_rows
 
 
@@ -140,6 +141,20 @@ def test_a_plan_counts_rows_and_what_is_there(recipes, computed):
     *stages, [total] = plan(Grid(planned, 2, options(computed)))
     assert {stage[3] for stage in stages[1:]} == {"1 of 2 cached"}
     assert total == "to do: 5 of 10 stages"
+
+
+def test_a_plan_counts_a_stage_that_no_seed_changes_once_a_row(recipes, tmp_path):
+    start = Node("evaluate", EvaluateConfig(), (recipes.start,), recipes.data)
+    rows = (Row("start", "Start"), Row("again", "Again"))
+    table = StudyTable("1", "", "", rows)
+    alone = Experiment(table, {row.key: start for row in rows}, evaluation=lambda model: model)
+    seeded = experiment("2", "", "", [(Row("tuned", "Tuned"), recipes.finetune(recipes.start))])
+    *stages, _ = plan(Grid([alone, seeded], 3, options(tmp_path)))[1:]
+    assert [stage[:3] for stage in stages] == [
+        ["evaluate", "Start", "2"],
+        ["finetune", "Tuned", "1"],
+        ["  evaluate", "Tuned", "1"],
+    ]
 
 
 @pytest.fixture
