@@ -333,7 +333,7 @@ def test_start_weights_of_the_command_line_take_the_place_of_the_files(searched,
 
 
 def test_the_first_trial_has_the_defaults_also_where_they_are_none(searched, one_layer, data):
-    Path("space.toml").write_text('patience = [2, "none"]\nfreeze = ["1", "none"]\nwarmup = [0.5, 0.0]')
+    Path("space.toml").write_text('patience = [2, "none"]\nfreeze = ["1", "none"]\nwarmup = [0.5, 0.1]')
     main(["tune", "space.toml", "--trials", "1", "--start", str(one_layer), "--data", str(data)])
     search = searched[0]
     tried = {name: json.loads(search.space[name].stored(value)) for name, value in search.defaults.items()}
