@@ -168,7 +168,7 @@ class _Take(torch.autograd.Function):
         ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor
     ) -> None:
         source, places, slots = inputs
-        ctx.save_for_backward(places, slots)
+        ctx.save_for_backward(places, slots)  # type: ignore[arg-type]  # None is allowed
         ctx.size = len(source)  # type: ignore[attr-defined]
 
     @staticmethod
