@@ -72,7 +72,7 @@ def read_tokenizer(folder: Path, config: BertConfig, kind: str | None) -> tuple[
         not backend.normalizer or backend.normalizer.normalize_str("A") != "a"
     ):
         raise InputError(f"{lower}: do_lower_case is set; expected the do_lower_case of tokenizer_config.json instead")
-    _warn_of_other_splits(path, kind, stored, backend)
+    _warn_of_other_splits(path, kind, stored, backend, bool(settings.get("add_prefix_space", True)))
 
     texts = {name: token.content for name, token in special.items()}
     with_role = {texts[name] for name in ROLES if name in texts}
@@ -162,13 +162,16 @@ def _of_family(family: ModelType, model: models.WordPiece | models.BPE, settings
     return backend
 
 
-def _warn_of_other_splits(path: Path, kind: str, stored: RustTokenizer | None, backend: RustTokenizer) -> None:
+def _warn_of_other_splits(
+    path: Path, kind: str, stored: RustTokenizer | None, backend: RustTokenizer, prefix: bool
+) -> None:
     """Warn where tokenizer.json and transformers' class normalise, split or complete a text in two ways."""
     splits = [[part.__getstate__() for part in (t.normalizer, t.pre_tokenizer)] for t in (stored, backend) if t]
     if splits[0] != splits[-1]:
         of_class = f"{kind}Tokenizer with tokenizer_config.json"
         logger.warning("%s: %s splits text differently, and counts, as in transformers", path, of_class)
-    if kind in REBUILT and (_pieces(backend) != _rebuilt_pieces(backend) or len(backend.encode("").ids) != 2):
+    specials = backend.num_special_tokens_to_add(False)
+    if kind in REBUILT and (_pieces(backend) != _rebuilt_pieces(backend, prefix) or specials != 2):
         advice = "with tokenizer_class PreTrainedTokenizerFast in tokenizer_config.json it counts there, too"
         theirs = f"transformers' {kind}Tokenizer"
         logger.warning("%s: %s splits text differently. This file counts; %s", path, theirs, advice)
@@ -179,13 +182,17 @@ def _pieces(backend: RustTokenizer) -> list[str]:
     return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] if backend.pre_tokenizer else [text]
 
 
-def _rebuilt_pieces(backend: RustTokenizer) -> list[str]:
-    """The pieces of transformers' `REBUILT` classes, which keep only the character map of the normalizer."""
+def _rebuilt_pieces(backend: RustTokenizer, prefix: bool) -> list[str]:
+    """The pieces of transformers' `REBUILT` classes, which keep only the character map of the normalizer.
+
+    `prefix` says that a word begins with a mark of the space before it (`add_prefix_space`).
+    """
     found = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {}
     parts = found.get("normalizers", [found])
     maps = [b64decode(part["precompiled_charsmap"]) for part in parts if part.get("type") == "Precompiled"]
     text = normalizers.Precompiled(maps[0]).normalize_str(PROBE) if maps else PROBE
-    split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    marks = pre_tokenizers.Metaspace(prepend_scheme="always" if prefix else "never")
+    split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
     return [piece for piece, _ in split.pre_tokenize_str(text)]
 
 

@@ -258,10 +258,13 @@ def load_preset(
     flags = {f"--{option.replace('_', '-')}": value for option, value in changes.items()}
     changeable = {key for key, study in study_of_tables(recipes).items() if study == "multitask_report"} - FIXED
     changeable.add("simulations")  # train nothing
-    idle = changed != recipes and [e.models for e in preset.experiments] == [e.models for e in own.experiments]
+    usual: dict[str, Any] = {name: getattr(recipes.multitask, name) for name in ("epochs", "epoch_size")}
+    usual["negative_pairs"] = recipes.supervised.negative_pairs
+    same = [e.models for e in preset.experiments] == [e.models for e in own.experiments]
+    idle = same and any(value != usual[option] for option, value in changes.items())
     if flags and (fixed := [e.table.key for e in preset.experiments if idle or e.table.key not in changeable]):
         raise InputError(f"{', '.join(flags)}: no setting of table {', '.join(fixed)}; name others with --tables")
-    if changed == recipes:
+    if same:
         return own
     options = " ".join(f"{flag} {value}" for flag, value in flags.items())
     return replace(preset, notes=(*preset.notes, f"{OTHER_SETTINGS}, but with {options}."))

@@ -240,6 +240,7 @@ def test_a_warning_says_where_transformers_classes_of_unigrams_give_other_ids(
         single=single, pair=f"{single} $B </s>", special_tokens=specials
     )
     backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)])
+    backend.enable_padding(length=16)  # as in folders of sentence-transformers; it must not count
     backend.save(str(tmp_path / "tokenizer.json"))
     write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": kind})
     write_json(tmp_path / "config.json", {"model_type": "xlm-roberta", "vocab_size": 100, "pad_token_id": 1})

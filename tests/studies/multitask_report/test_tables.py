@@ -255,6 +255,7 @@ def test_the_command_line_changes_a_presets_size_and_loss_and_the_report_names_i
 def test_what_changes_nothing_is_not_named_as_a_change():
     own = planned("paper --tables 4 --set negative_pairs=literal")  # the preset's own
     assert own == planned("paper --tables 4")
+    assert planned("small --tables 1,6 --epochs 1") == planned("small --tables 1,6")
     with pytest.raises(InputError, match=r"^--negative-pairs: no setting of table 3; name others with --tables$"):
         planned("paper --tables 3 --set negative_pairs=bounded")
 
