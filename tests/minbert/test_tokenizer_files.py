@@ -226,6 +226,12 @@ def test_tokenizer_json_counts_for_other_classes(tmp_path, kind, caplog):
         (normalizers.Lowercase(), [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> $A </s>", False),
         (normalizers.NFKC(), [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> $A </s>", False),
         (None, [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()], "<s> <s> $A </s>", False),
+        (
+            None,
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="never")],
+            "<s> $A </s>",
+            True,
+        ),
     ],
 )
 def test_a_warning_says_where_transformers_classes_of_unigrams_give_other_ids(
@@ -242,7 +248,8 @@ def test_a_warning_says_where_transformers_classes_of_unigrams_give_other_ids(
     backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)])
     backend.enable_padding(length=16)  # as in folders of sentence-transformers; it must not count
     backend.save(str(tmp_path / "tokenizer.json"))
-    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": kind})
+    prefix = getattr(splits[-1], "prepend_scheme", "always") != "never"
+    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": kind, "add_prefix_space": prefix})
     write_json(tmp_path / "config.json", {"model_type": "xlm-roberta", "vocab_size": 100, "pad_token_id": 1})
     with caplog.at_level(logging.WARNING, "minbert"):
         ours = load_tokenizer(str(tmp_path))
