@@ -287,16 +287,17 @@ def test_calls_in_two_threads_leave_the_number_of_threads_as_set(two_threads):
 
 
 def test_an_interrupt_ends_all_threads(two_threads):
-    started, computed = threading.Event(), []
+    under_way, computed = threading.Event(), []
 
     def compute(rows: np.ndarray) -> torch.Tensor:
         computed.append(rows)
-        started.set()
+        if len(computed) > 20:  # by then the main thread waits: a signal that comes just before a wait does not end it
+            under_way.set()
         time.sleep(0.01)
         return torch.zeros(len(rows))
 
     def interrupt() -> None:
-        started.wait()
+        under_way.wait()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)
