@@ -11,10 +11,11 @@ from multitask.cli.arguments import DATA, POSITIONAL, Command, Group
 
 @settings
 class Check:
-    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors.
+    """Check data: rows, labels, lengths, duplicates, overlap between splits. Exits with 2 on errors.
 
-    In the table, `dropped` rows lack a label or a text, or repeat others that a task drops; `repeated` rows have the
-    texts of an earlier row; tokens are the length of a text (median, 95th percentile, longest).
+    Tasks of a tasks file are also compared with each other. In the table, `dropped` rows lack a label or a text, or
+    repeat others that a task drops; `repeated` rows have the texts of an earlier row; tokens are the length of a text
+    (median, 95th percentile, longest).
     """
 
     folder: Path | None = field(default=None, metadata=POSITIONAL)

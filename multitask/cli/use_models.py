@@ -80,7 +80,7 @@ class Predict(Computing, BestOn, Data):
     model: Path = field(kw_only=True)
     """The model: a run (`last`: the latest one) or a model folder."""
     task: tuple[str, ...] = ()
-    """Tasks to predict. Default: all tasks of the model."""
+    """Tasks to predict. Default: all tasks of the model whose columns the file has."""
     input: Path | None = None
     """File to predict: csv, tsv, jsonl, parquet, xlsx, or txt with a sentence a line (of a pair: two with a tab between
     them). `-` reads standard input."""
@@ -330,8 +330,8 @@ class Export(PoolingOption, ModelOption):
     with_heads: bool = False
     """Export predictions of the tasks instead of embeddings. Only with --to onnx."""
     data: Path | None = None
-    """Folder with the course's files: an ONNX export with heads is checked and scored on its dev sets. Without it,
-    the export is checked on generated sentences."""
+    """Folder with the course's files: an ONNX export with heads is checked on its dev sets. Without it, the export
+    is checked on generated sentences."""
     tasks_file: Path | None = None
     """Tasks file, which declares tasks of your own. Its dev sets are used instead of those of --data."""
     int8: bool = False

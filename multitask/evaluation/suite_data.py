@@ -136,7 +136,10 @@ def read_trec(paths: Sequence[Path]) -> LabelledRows:
 
 
 def read_quora(paths: Sequence[Path]) -> RetrievalData:
-    """The course's dev pairs of Quora questions; duplicates are relevant to each other."""
+    """The course's dev pairs of Quora questions; the two of a duplicate pair are relevant to each other.
+
+    Questions that only a chain of pairs links are not.
+    """
     rows = load_rows(load_tasks(paths[0].parent)["paraphrase"], "dev", labelled=True)
     return RetrievalData.of_pairs(zip(*rows.sentences, rows.gold == 1, strict=True), paths[0])
 

@@ -9,8 +9,9 @@ SentEval's other classifier, the same model trained by Adam with early stopping.
 The inverse strengths of regularisation are SentEval's: powers of two from 1/4 to 8, for TREC and MRPC from 1/2 to 32.
 Some encoders would score higher with others, but a range that is chosen by scores of the test rows would fit these.
 
-We differ from SentEval's code in one way: the inner folds of an outer fold are the nine other outer folds, so that a
-classifier trained without folds i and j is used for both.
+We differ from SentEval's code in three ways. The inner folds of an outer fold are the nine other outer folds, so that a
+classifier trained without folds i and j is used for both. Folds are drawn with another seed, from rows in file order
+instead of by length. Means are not rounded to 0.01 points before the best is chosen.
 """
 
 from collections.abc import Sequence

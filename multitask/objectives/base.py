@@ -89,11 +89,14 @@ class Objective:
 
     name: ClassVar[str]
     takes_hard_negatives: ClassVar[bool] = False
-    compares_within_views: ClassVar[bool] = False
-    """Whether two anchors, or two positives, can be negatives of each other."""
     predicts: ClassVar[bool] = False
     """Whether anchors are predictions by a further head, and positives are embeddings of a momentum encoder."""
     takes_labels: ClassVar[Literal["none", "similarity from 0 to 1", "0 or 1"]] = "none"
+
+    @property
+    def has_mutual_negatives(self) -> bool:
+        """Whether one mask decides both if j is a negative of i and if i is one of j."""
+        return False
 
     @classmethod
     def notes(cls) -> list[str]:

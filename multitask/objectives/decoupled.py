@@ -68,7 +68,7 @@ class AlignUniform(Objective):
     """
 
     takes_hard_negatives = True
-    compares_within_views = True
+    has_mutual_negatives = True
     uniformity_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight λ of the uniformity term; the alignment term has 1 − λ."""
     alpha: Annotated[float, Field(ge=1, le=64)] = 2.0

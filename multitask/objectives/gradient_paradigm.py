@@ -27,6 +27,7 @@ class GradientParadigm(Objective):
     """
 
     takes_hard_negatives = True
+    has_mutual_negatives = True
     dissipation: Annotated[float | None, Field(ge=-2, le=2)] = 0.30
     """Margin m of the dissipation gate; none: every row passes."""
     weight: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05

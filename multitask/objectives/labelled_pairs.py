@@ -75,6 +75,10 @@ class LabelledPairs(Objective):
     """Loss of the pairs with label 0."""
     takes_labels: ClassVar = "0 or 1"
 
+    @property
+    def has_mutual_negatives(self) -> bool:
+        return self.form == "bounded"
+
     def loss(self, pairs: UnitPairs) -> Tensor:
         assert pairs.labels is not None
         logits = pairs.u @ pairs.v.T / self.temperature

@@ -33,7 +33,7 @@ class NonContrastive(Objective):
     """
 
     takes_hard_negatives = True
-    compares_within_views = True
+    has_mutual_negatives = True
     uniformity_weight: Factor = 1.0
     """Weight λ of the term that spreads a view."""
     dissipation: Annotated[float | None, Field(ge=0, le=2)] = None

@@ -14,7 +14,7 @@ class Limits:
     texts: Count = 256
     """Most texts in a request. A pair counts as two."""
     characters: Count = 10_000
-    """Most characters in a text. Models read only the first tokens of long texts."""
+    """Most characters in a text. Of long texts, models read the tokens that their tasks declare."""
     body: Count = 4 * 2**20
     """Largest body of a request, in bytes."""
     queue: Count = 4096

@@ -181,6 +181,10 @@ def check_same_task(teacher: str, task: Any, own: Any) -> None:
         located(task, own)
     except InputError as error:
         raise InputError(f"{teacher}: {error}") from None
+    if task.compares_rows != own.compares_rows:
+        raise InputError(
+            f"{teacher}: {task.name} learns only order with cosent; teacher and student need one objective"
+        )
     if isinstance(task, Regression) and task.bounds != own.bounds:
         raise InputError(f"{teacher}: {task.name} has the range {list(task.bounds)}; expected {list(own.bounds)}")
 

@@ -65,7 +65,7 @@ class PretrainConfig(ContrastiveConfig, MatryoshkaConfig, SentencesConfig):
     select: str | None = None
     """Keep the state whose cosines have the best Spearman correlation with the labels of this task's dev set: numbers,
     or the second of two classes. Default: the first task of the kind `cosine`, which is similarity in the course's
-    data. Or the name of a folder next to the data with a retrieval set of your own (corpus.jsonl, queries.jsonl,
+    data. Or the name of a folder in the data folder with a retrieval set of your own (corpus.jsonl, queries.jsonl,
     qrels/dev.tsv, as in BEIR), which selects by nDCG at 10. `last` keeps the last state."""
     probe_every: Count | None = None
     """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the

@@ -165,6 +165,9 @@ def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
         for name in ("aliases", "label_separator"):
             if name in values:
                 raise task.problem(f"{name} has no effect if label is a list of columns with 0 or 1; leave it out")
+    for name in ("learned_range", "temperature", "thresholds"):
+        if name in values:
+            raise task.problem(f"{name} is found by training, and only stored models have it; leave it out")
     idle = [name for name in task.files.format.changed() if name not in LABEL_SETTINGS]
     if idle and all(source.format for source in task.files.splits.values()):
         raise task.problem(f"{listed(idle)}: every file has a table [files] of its own; set this there")

@@ -294,10 +294,10 @@ def load_contrastive(
 
 def _check_negatives(negatives: str, objective: Objective) -> None:
     """Raise InputError if the objective cannot have these negatives, or has none."""
-    if negatives == "hardest" and objective.compares_within_views:
+    if negatives == "hardest" and objective.has_mutual_negatives:
         raise InputError(
-            f"negatives is hardest, but {objective.name} compares sentences within a view, where negatives are mutual; "
-            "choose random, or another objective, e.g. infonce"
+            f"negatives is hardest, but those of {objective.name} are mutual: i is one of j's if j is one of i's; "
+            "choose random, or another objective, e.g. infonce (with labelled pairs, --negative-pairs left_out)"
         )
     if negatives != "all" and (objective.predicts or objective.takes_labels == "similarity from 0 to 1"):
         raise InputError(f"negatives has no effect with {objective.name}, which has no negatives; leave it out")

@@ -153,7 +153,7 @@ class NegativesConfig:
     negatives: Literal["all", "random", "hardest", "unlike"] = "all"
     """Negatives of an anchor: `all` other sentences of the batch, a number of `random` ones, the `hardest`, or those
     `unlike` it, which leaves out likely false negatives. Random negatives are mutual, so that losses that compare
-    sentences within a view have as many as others. Hard negatives of triplets always count."""
+    sentences within a view, or both ways, have as many as others. Hard negatives of triplets always count."""
     negatives_kept: Count = 16
     """How many negatives an anchor keeps, for random and hardest. Duplicates among random ones do not count, so a few
     anchors have fewer; if this number and the batch's rows are both odd, one anchor has one fewer."""

@@ -78,7 +78,6 @@ def export_onnx_with_heads(
         raise others[0].problem(f"long is {others[0].long}; programs that use an ONNX file read only the first tokens")
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
-    scores = score_tasks(model.tasks, estimate(model, dev), examples) if dev else None
     with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
         encoder = model.encoder
@@ -98,7 +97,8 @@ def export_onnx_with_heads(
         if int8:
             _quantise(path)
             sizes.append(path.stat().st_size / 1e6)
-            if scores is not None:
+            if dev:
+                scores = score_tasks(model.tasks, estimate(model, dev), examples)
                 exported = ExportedModel(temporary)
                 estimates = {n: exported.estimates(model.tasks[n], e.sentences) for n, e in examples.items()}
                 report.append(loss_table(scores.tasks, score_tasks(model.tasks, estimates, examples).tasks))

@@ -20,9 +20,10 @@ from multitask.data.examples import drawn_rows
 from multitask.models.estimates import load_split, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.settings import HeadsConfig
-from multitask.stages.distil import distil, mined_pairs
+from multitask.stages.distil import check_same_task, distil, mined_pairs
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
+from multitask.tasks.declarations import COURSE, load_tasks
 from multitask.training.settings import OptimizerConfig
 from multitask.training.source import Batch
 from tests.conftest import task_file
@@ -230,3 +231,12 @@ def test_teachers_that_do_not_fit(run_stage, tuned, joint, tiny_encoder):
     refused("no teacher has the task paraphrase", replace(CONFIG, tasks=TASKS), tuned)
     joint_only = replace(CONFIG, tasks=("paraphrase",), teaching=TeachingConfig(embedding_loss="mse"))
     refused("embedding_loss: student and first teacher read no task", joint_only, joint)
+
+
+def test_a_teacher_of_order_does_not_teach_values_nor_the_reverse():
+    values = load_tasks(COURSE)["similarity"]
+    order = replace(values, objective="cosent")
+    check_same_task("teacher", order, order)
+    for teacher, student in ((order, values), (values, order)):
+        with pytest.raises(InputError, match=r"^teacher: similarity learns only order with cosent"):
+            check_same_task("teacher", teacher, student)

@@ -178,6 +178,13 @@ def test_negative_pairs_count_whatever_the_other_negatives_are(sampling, labelle
     assert excluded.sum() > 12 * 12 / 2
 
 
+def test_the_literal_form_compares_one_way_and_may_have_the_hardest_negatives(labelled):
+    settings = {"sampling": NegativesConfig("hardest", 1)}
+    labelled("quora_pairs:form=literal", **settings)
+    with pytest.raises(InputError, match="negatives is hardest, but those of quora_pairs are mutual"):
+        labelled("infonce", **settings)
+
+
 def test_false_negatives_against_brute_force(load, tmp_path):
     rows = [("a", "b", "c"), ("a", "d", "b"), ("e", "b", "a"), ("f", "a", "g"), ("f", "h", "h"), ("i", "j", "k")]
     header = "sent0,sent1,hard_neg"

@@ -160,6 +160,20 @@ def test_a_field_without_effect_is_refused(tmp_path, field):
 
 
 @pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("classification", "temperature = 3.0"),
+        ("regression", "learned_range = [0, 9]"),
+        ("multilabel", "thresholds = [1]"),
+    ],
+)
+def test_what_training_finds_is_refused_in_a_tasks_file(tmp_path, kind, field):
+    declared = f"{TOPIC}{field}\n".replace("classification", kind)
+    with pytest.raises(InputError, match=rf"tasks\.topic: {field.split()[0]} is found by training.*; leave it out"):
+        load_tasks(declare(tmp_path, declared))
+
+
+@pytest.mark.parametrize(
     ("declaration", "problem"),
     [
         (3, "kind is missing"),
