@@ -24,6 +24,8 @@ from multitask.tasks.scores import score_text
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 SUITE_METRICS = {"sts": "spearman", "transfer": "accuracy", "retrieval": "ndcg"}
+HUB_TASKS = {"sts": "semantic-similarity", "transfer": "text-classification", "retrieval": "text-retrieval"}
+"""What the hub's metadata call the tasks of each suite."""
 RANDOM = "random weights"
 SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
@@ -48,7 +50,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         tags=["sentence-transformers", "sentence-similarity", "feature-extraction"],
         base_model=bases[0] if len(bases) == 1 else None,
         eval_results=[
-            EvalResult("semantic-similarity", s["task"], s["task"], s["metric"], s["value"], dataset_split=s["data"])
+            EvalResult(HUB_TASKS[s["suite"]], s["task"], s["task"], s["metric"], s["value"], dataset_split=s["data"])
             for s in scores
             if s["of_embeddings"] and isfinite(s["value"])
         ]
@@ -149,8 +151,9 @@ def _scores(folder: Path, pooling: PoolingMethod) -> list[dict[str, Any]]:
             rows = "held-out training rows"
     elif is_run(run.folder) and (run.folder / "evaluation.json").is_file():
         metrics = run.evaluation()["metrics"]
+    own = {"data": rows, "of_embeddings": embeddings, "trained_on": ""}
     scores = [
-        {"data": rows, "task": task, "metric": metric, "value": value, "of_embeddings": embeddings, "trained_on": ""}
+        {**own, "suite": "retrieval" if "ndcg" in values else "sts", "task": task, "metric": metric, "value": value}
         for task, values in metrics.items()
         for metric, value in values.items()
         if isinstance(value, float) and metric not in SIMILARITY_MEASURES
@@ -164,8 +167,8 @@ def _scores(folder: Path, pooling: PoolingMethod) -> list[dict[str, Any]]:
             for task, result in measured["tasks"].items():
                 value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])
                 seen = f"{result['rows_seen']:,} of {result['rows']:,}"
-                found = {"data": data, "task": task, "metric": metric, "value": value, "of_embeddings": True}
-                scores.append({**found, "trained_on": seen})
+                found = {"data": data, "suite": suite, "task": task, "metric": metric, "value": value}
+                scores.append({**found, "of_embeddings": True, "trained_on": seen})
     return scores
 
 

@@ -149,12 +149,26 @@ def test_results_of_suites_stand_beside_unless_they_are_of_another_pooling(runs,
         ["transfer", "MR", "accuracy", "0.8750", "the embeddings", "12 of 3,108"],
         ["retrieval-faq-test", "faq", "ndcg", "0.5000", "the embeddings", "0 of 20"],
     ]
-    assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR", "faq"]
+    assert [(result.dataset_name, result.task_type) for result in ModelCard(card).data.eval_results] == [
+        ("STS12", "semantic-similarity"),
+        ("MR", "text-classification"),
+        ("faq", "text-retrieval"),
+    ]
     left_out = "not in the model card: its scores are those of {} pooling, not of {}"
     assert caplog.messages == [f"{folder / 'evaluation-retrieval-faq-dev.json'}: {left_out.format('cls', 'mean')}"]
     run = only(runs, "pretrain")
     assert "No scores were measured." in section(card_of(run, pooling="cls"), "Results")
     assert caplog.messages[1:] == [f"{run}: {left_out.format('mean', 'cls')}"]
+
+
+def test_a_state_that_a_retrieval_set_selected_has_scores_of_retrieval(runs, tmp_path):
+    copy = relabelled(runs, "pretrain", "start", tmp_path / "moved")
+    lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    searched = [line | {"dev": {"retrieval": {"ndcg": 0.5, "mrr": 0.25}}} for line in lines]
+    for of, metrics in (("semantic-similarity", lines), ("text-retrieval", searched)):
+        (copy / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in metrics), encoding="utf-8")
+        Run(copy).finish()
+        assert {result.task_type for result in ModelCard(card_of(copy)).data.eval_results} == {of}
 
 
 def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp_path):
