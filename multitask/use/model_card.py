@@ -42,7 +42,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     trained_on = TrainedOn.of_folder(folder, name)
     bases = [_hub_id(root) for root in roots]
     title = stages[-1]["artefact"] if stages else folder.resolve().name if Path(name).exists() else name
-    scores = _scores(folder, encoder.pooling)
+    scores = _scores(folder, encoder.pooling, normalize)
     front = ModelCardData(
         model_name=title,
         library_name="sentence-transformers",
@@ -126,11 +126,12 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return list(stages.values()), list(own)
 
 
-def _scores(folder: Path, pooling: PoolingMethod) -> list[dict[str, Any]]:
+def _scores(folder: Path, pooling: PoolingMethod, normalize: bool) -> list[dict[str, Any]]:
     """The scores that the run measured when it kept this model, and those that `evaluate` wrote into its folder.
 
     An export has those `of_embeddings`; the others are of a head, which it does not include. A warning names what was
-    measured of embeddings with another pooling than the export's.
+    measured of embeddings with another pooling than the export's, or, if these are scaled to length 1 (`normalize`), by
+    classifiers of unscaled ones. Cosines do not depend on the length.
     """
 
     def is_exported(place: Path, measured: PoolingMethod) -> bool:
@@ -163,6 +164,10 @@ def _scores(folder: Path, pooling: PoolingMethod) -> list[dict[str, Any]]:
         for path in (*folder.glob(f"evaluation-{suite}.json"), *of_own_sets):
             data, measured = path.stem.removeprefix("evaluation-"), read_json(path)
             if not is_exported(path, measured["settings"]["pooling"]):
+                continue
+            if normalize and suite == "transfer":
+                measured_on = "embeddings that are not scaled to length 1"
+                logger.warning("%s: not in the model card: its scores are those of %s", path, measured_on)
                 continue
             for task, result in measured["tasks"].items():
                 value = nan_for_null((result["scores"]["all"] if suite == "sts" else result["scores"])[metric])

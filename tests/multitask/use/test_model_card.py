@@ -171,6 +171,19 @@ def test_a_state_that_a_retrieval_set_selected_has_scores_of_retrieval(runs, tmp
         assert {result.task_type for result in ModelCard(card_of(copy)).data.eval_results} == {of}
 
 
+def test_classifiers_of_unscaled_embeddings_are_no_scores_of_an_export_that_scales(runs, tmp_path, caplog):
+    """Cosines do not change with the embeddings' lengths, but a classifier's features do."""
+    folder = shutil.copytree(Run(only(runs, "finetune")).model_folder(), tmp_path / "model")
+    for suite, scores in (("sts", {"all": {"spearman": 0.75}}), ("transfer", {"accuracy": 0.875})):
+        result = {"MR": {"rows": 20, "rows_seen": 0, "scores": scores}}
+        write_json(folder / f"evaluation-{suite}.json", {"suite": suite, "tasks": result, **pooled("mean")})
+    for normalize, shown in ((False, ["sts", "transfer"]), (True, ["sts"])):
+        assert not caplog.messages
+        assert [row[0] for row in table(section(card_of(folder, normalize), "Results"))] == shown
+    left_out = "not in the model card: its scores are those of embeddings that are not scaled to length 1"
+    assert caplog.messages == [f"{folder / 'evaluation-transfer.json'}: {left_out}"]
+
+
 def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp_path):
     expected = card_of(only(runs, "finetune"))
     assert card_of(Run(only(runs, "finetune")).model_folder()) == expected
