@@ -216,7 +216,7 @@ class Errors(View):
     def chosen(self, rows: DataFrame) -> DataFrame:
         """The rows that are asked for; rows that are equal in their order stay in file order."""
         for column, label in (("gold", self.gold), ("predicted", self.predicted)):
-            if label in set(rows[column]):
+            if label:
                 rows = rows[rows[column] == label]
         if self.rows == "wrong":
             rows = rows[rows.error > 0]

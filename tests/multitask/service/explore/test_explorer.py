@@ -40,13 +40,18 @@ WORDS = ["very negative", "negative", "neutral", "positive", "very positive"]
         ({"order": "row"}, [0, 1, 2, 3]),
         ({"gold": "bad"}, [0, 2]),
         ({"gold": "bad", "predicted": "good"}, [0]),
-        ({"gold": "of another task", "rows": "wrong"}, [0, 3]),
+        ({"gold": "of another task", "rows": "wrong"}, []),
         ({"order": "unsure"}, [3, 0, 2, 1]),  # equal ones stay in file order
         ({"order": "worst"}, [0, 3, 1, 2]),  # the surest of the wrong ones first
     ],
 )
 def test_rows_are_filtered_and_sorted(asked, rows):
     assert Errors(model="one", task="mood", **({"rows": "all"} | asked)).chosen(ROWS).row.tolist() == rows
+
+
+def test_an_empty_text_is_any_label_also_where_rows_have_none():
+    unlabelled = ROWS.assign(gold=["", "a|b", "", "a"])
+    assert len(Errors(model="one", task="tags", rows="all").chosen(unlabelled)) == 4
 
 
 @pytest.mark.parametrize("task", ["sentiment", "paraphrase", "similarity"])

@@ -112,6 +112,19 @@ def test_labels_to_choose_from_are_in_the_order_of_classes(models, dev_sets):
     assert re.findall(r'value="(\d+)"', chooser) == ["2", "9", "10"]
 
 
+def test_a_label_that_no_row_has_chooses_none_and_the_form_shows_it(client):
+    asked = {"view": "errors", "task": "sentiment", "model": "one", "rows": "all", "predicted": "of another <task>"}
+    page = client.get("/", params=asked).text
+    for name, chosen in (("gold", ["any"]), ("predicted", ["of another <task>"])):
+        (chooser,) = re.findall(rf'<select name="{name}".*?</select>', page, re.DOTALL)
+        options = [unescape(text) for text in re.findall(r"<option[^>]*>(.*?)</option>", chooser)]
+        assert options[0] == "any"
+        assert len(set(options)) == len(options)
+        assert [unescape(text) for text in re.findall(r"<option[^>]* selected>(.*?)</option>", chooser)] == chosen
+    file = client.get("/" + unescape(re.search(r'href="(explore/errors\.csv\?.*?)"', page)[1]))
+    assert len(file.text.splitlines()) == 1
+
+
 def test_a_form_keeps_what_was_asked(client):
     form = {"sentences": "a </textarea>\nb", "objective": "mpt", "mpt.margin": "0.4", "dropout": "0.2", "seed": "1e"}
     page = client.post("/", data={"view": "contrast", "model": "two", **form}).text
