@@ -44,6 +44,11 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
+    writers: dict[str, str] = {}
+    for name, task in tasks.items():
+        if (other := writers.setdefault(stem := task.prediction_file or name, name)) != name:
+            shared = f"{stem}-dev-output.csv would have the predictions of {other}, too; set another prediction_file"
+            raise InputError(f"{declared}: tasks.{name}: {shared}")
     read = {source.file for task in tasks.values() for source in task.files.splits.values()}
     if unread := [file for file in files if str(root / file) not in read]:
         hub = unread[0].startswith(HUB)

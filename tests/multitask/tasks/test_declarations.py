@@ -159,6 +159,23 @@ def test_a_field_without_effect_is_refused(tmp_path, field):
         load_tasks(declare(tmp_path, declared))
 
 
+@pytest.mark.parametrize(("first", "second"), [("same", "same"), (None, "topic")])
+def test_two_tasks_do_not_write_one_prediction_file(tmp_path, first, second):
+    tables = [TOPIC, TOPIC.replace("topic", "mood")]
+    tables = [
+        t + f'prediction_file = "{file}"\n' * (file is not None)
+        for t, file in zip(tables, (first, second), strict=True)
+    ]
+    stem = first or "topic"
+    for both in (tables, tables[::-1]):
+        path = declare(tmp_path, "".join(both))
+        with pytest.raises(InputError) as caught:
+            load_tasks(path)
+        names = ("mood", "topic") if both is tables else ("topic", "mood")
+        expected = f"tasks.{names[0]}: {stem}-dev-output.csv would have the predictions of {names[1]}, too"
+        assert str(caught.value) == f"{path}: {expected}; set another prediction_file"
+
+
 @pytest.mark.parametrize(
     ("kind", "field"),
     [
@@ -181,6 +198,10 @@ def test_what_training_finds_is_refused_in_a_tasks_file(tmp_path, kind, field):
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "labels": ["b", "a"]}, "labels are named by"),
         ({"kind": "multilabel", "text": "q", "label": ["a", "b"], "thresholds": [0.5]}, "thresholds are [0.5]"),
         ({"kind": "multilabel", "text": "q", "label": "a", "label_separator": ""}, 'label_separator is ""'),
+        *(
+            ({"kind": "classification", "text": "q", "label": "c", "prediction_file": f}, f'prediction_file is "{f}"')
+            for f in ("../x", "a/b", "")
+        ),
         *(
             ({"kind": "regression", "text": "q", "label": "c", name: bounds}, f"{name} is [{bounds[0]:.1f}, ")
             for name, bounds in (("learned_range", [2, 1]), ("range", [1, 1 + 2**-40]), ("range", [0, 1e39]))
