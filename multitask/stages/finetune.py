@@ -19,7 +19,7 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
-from multitask.data.messages import listed
+from multitask.data.messages import listed, quote
 from multitask.evaluation.task_scores import score_tasks
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.estimates import embeddings_of, estimate, tune
@@ -34,7 +34,7 @@ from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import gaps, undefined_on, warn_of_gaps
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
-from multitask.tasks.labels import Labelled
+from multitask.tasks.labels import Labelled, rows_by_label
 from multitask.tasks.read_examples import held_out_part, held_out_sentences, load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
@@ -162,6 +162,19 @@ def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> No
             )
 
 
+def _warn_of_labels_without_rows(
+    tasks: Mapping[str, Task], training: Mapping[str, Examples], read: Mapping[str, RowNumbers]
+) -> None:
+    """Warn of labels that the training file has, but no row that is read; `planned_rows` names tasks without rows."""
+    for name, examples in training.items():
+        task = tasks[name]
+        if isinstance(task, Labelled) and len(read[name]):
+            counts = rows_by_label(examples.gold[read[name]], len(task.names))
+            if lacking := [quote(label) for label, count in zip(task.names, counts, strict=True) if not count]:
+                why = "so the model cannot learn it from labels; hold out fewer rows, or train more of them"
+                logger.warning("%s: no row that is trained has the label %s, %s", name, listed(lacking), why)
+
+
 class Finetuning(SourceTraining):
     """Supervised training of a `MultitaskModel`, as the loop's `Trainable`."""
 
@@ -235,6 +248,7 @@ class Finetuning(SourceTraining):
         freeze(model, config.freeze, names, SCHEDULERS[config.scheduler.name].one_a_step)
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
+        _warn_of_labels_without_rows(tasks, rows, read)
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
         training = {name: model.tokenised(name, examples, read[name]) for name, examples in rows.items()}
         dev = {name: model.tokenised(name, examples) for name, examples in dev_rows.items()}
