@@ -73,6 +73,8 @@ def finetune(
 
 def reads(config: FinetuneConfig, data: Path) -> dict[str, Any]:
     """Training and dev rows of the tasks; without dev rows where training rows are held out."""
+    if config.held_out is not None and config.untrained:  # FuseConfig refuses held_out itself
+        raise InputError("held_out is for trained tasks; leave out untrained")
     tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
     trained = [task for name, task in tasks.items() if name not in config.untrained]
     return {

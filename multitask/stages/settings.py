@@ -76,8 +76,6 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         if len(set(named)) < len(named):
             more = f", and untrained {', '.join(self.untrained)}" if self.untrained else ""
             raise InputError(f"tasks are {', '.join(self.tasks)}{more}; expected each named once")
-        if self.held_out is not None and self.untrained:
-            raise InputError("held_out is for trained tasks; leave out untrained")
 
     @property
     def keeps_heads(self) -> bool:
