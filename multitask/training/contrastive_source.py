@@ -282,6 +282,9 @@ def load_contrastive(
                 f"negative_pairs is literal, but the objective is {objective.name}; take bounded, or infonce"
             )
     if paired.labels is None and objective.takes_labels != "none":
+        if isinstance(source, TaskTexts) and source.labelled:
+            why = f"negative_pairs is left_out, but {objective.name} learns from labels"
+            raise InputError(f"{why}; take bounded, or another objective")
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and groups is None and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose another, e.g. infonce")
