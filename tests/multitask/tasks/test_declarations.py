@@ -181,7 +181,7 @@ def test_two_tasks_do_not_write_one_prediction_file(tmp_path, first, second):
     [
         ("classification", "temperature = 3.0"),
         ("regression", "learned_range = [0, 9]"),
-        ("multilabel", "thresholds = [1]"),
+        ("multilabel", "thresholds = []"),
     ],
 )
 def test_what_training_finds_is_refused_in_a_tasks_file(tmp_path, kind, field):
