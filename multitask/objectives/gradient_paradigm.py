@@ -21,13 +21,13 @@ class GradientParadigm(Objective):
     W_i = softmax over j≠i of s_ij/τ, without gradient.
     Hard negatives are further columns of the first half, which is still divided by N for the number of columns.
     If no row of a half passes the gate, the half is 0 and has no gradient. A row without a negative contributes 0.
+    With `negatives=hardest`, half(v, u) has the pairs that anchors keep, so a few of its rows have no negative.
 
     Source: "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for
     Gradient" (arXiv 2402.18281), section 3.
     """
 
     takes_hard_negatives = True
-    has_mutual_negatives = True
     dissipation: Annotated[float | None, Field(ge=-2, le=2)] = 0.30
     """Margin m of the dissipation gate; none: every row passes."""
     weight: Annotated[float, Field(ge=SMALLEST_TEMPERATURE)] = 0.05

@@ -111,6 +111,8 @@ class SoftSource(TaskSource):
 class Distilling(Finetuning):
     """Fine-tuning of a student on gold and soft labels, as the loop's `Trainable`."""
 
+    adds_rows = True
+
     def learn_from(self, teachers: Sequence[Weights], data: Path, config: TeachingConfig) -> None:
         """Put unlabelled rows and the teachers' estimates of all rows into the tasks' sources."""
         if config.embedding_loss != "none" and not trains(self.encoder.model):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -135,7 +135,7 @@ def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: in
 
 
 def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> dict[str, RowNumbers]:
-    """The rows of each task that the training may read, in order: of large sets, few are trained.
+    """The rows of each task that the training reads, in order: of large sets, few are trained.
 
     Warns of tasks of which no step reads a row.
     """
@@ -151,7 +151,7 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
     if idle := [name for name, own in found.items() if not len(own)]:
         more = "take more epochs, or a larger epoch_size"
         logger.warning("no step trains %s, as %s draws none of its rows; %s", listed(idle), config.scheduler, more)
-    return rows if config.conflicts_every is not None else found  # conflicts are of rows that no epoch may have
+    return found
 
 
 def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:
@@ -165,20 +165,23 @@ def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> No
 
 
 def _warn_of_labels_without_rows(
-    tasks: Mapping[str, Task], training: Mapping[str, Examples], read: Mapping[str, RowNumbers]
+    tasks: Mapping[str, Task], training: Mapping[str, Examples], trained: Mapping[str, RowNumbers]
 ) -> None:
-    """Warn of labels that the training file has, but no row that is read; `planned_rows` names tasks without rows."""
+    """Warn of labels that the training file has, but no trained row; `planned_rows` names tasks without rows."""
     for name, examples in training.items():
         task = tasks[name]
-        if isinstance(task, Labelled) and len(read[name]):
-            counts = rows_by_label(examples.gold[read[name]], len(task.names))
+        if isinstance(task, Labelled) and len(trained[name]):
+            counts = rows_by_label(examples.gold[trained[name]], len(task.names))
             if lacking := [quote(label) for label, count in zip(task.names, counts, strict=True) if not count]:
-                why = "so the model cannot learn it from labels; hold out fewer rows, or train more of them"
-                logger.warning("%s: no row that is trained has the label %s, %s", name, listed(lacking), why)
+                remedy = "hold out fewer rows, or raise train_limit, epoch_size or epochs"
+                logger.warning("%s: no trained row has these labels: %s; %s", name, listed(lacking), remedy)
 
 
 class Finetuning(SourceTraining):
     """Supervised training of a `MultitaskModel`, as the loop's `Trainable`."""
+
+    adds_rows: ClassVar[bool] = False
+    """Whether rows without labels come to those of the tasks' files."""
 
     def __init__(
         self,
@@ -250,7 +253,10 @@ class Finetuning(SourceTraining):
         freeze(model, config.freeze, names, SCHEDULERS[config.scheduler.name].one_a_step)
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
-        _warn_of_labels_without_rows(tasks, rows, read)
+        if not cls.adds_rows:
+            _warn_of_labels_without_rows(tasks, rows, read)
+        if config.conflicts_every is not None:  # conflicts are of rows that no epoch may have
+            read = {name: drawn_rows(len(examples), config.train_limit) for name, examples in rows.items()}
         logger.info("tokenising %s rows", f"{sum(map(len, read.values())) + sum(map(len, dev_rows.values())):,}")
         training = {name: model.tokenised(name, examples, read[name]) for name, examples in rows.items()}
         dev = {name: model.tokenised(name, examples) for name, examples in dev_rows.items()}

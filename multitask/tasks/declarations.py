@@ -17,6 +17,8 @@ from multitask.tasks.labels import Labelled
 from multitask.tasks.task import SPLITS, Split, Task, TaskFiles
 
 COURSE = Path(__file__).with_name("course.toml")
+FOUND_BY_TRAINING = ("learned_range", "temperature", "thresholds")
+"""Fields that only stored models have."""
 Part = TypeVar("Part")
 
 
@@ -100,8 +102,9 @@ def task_of(name: str, declaration: Any) -> Task:
     known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files", "form")]
     if unknown := [key for key in values if key not in known]:
         owners = [other for other, of_kind in KINDS.items() if unknown[0] in {field.name for field in fields(of_kind)}]
-        hint = f", only {listed(owners)}" if owners else did_you_mean(unknown[0], known)
-        hint = hint or f"; it has {', '.join(['kind', 'file', 'split', *known])}"
+        expected = ["kind", "file", "split", *(key for key in known if key not in FOUND_BY_TRAINING)]
+        hint = f", only {listed(owners)}" if owners else did_you_mean(unknown[0], expected)
+        hint = hint or f"; it has {', '.join(expected)}"
         raise InputError(f"tasks.{name}: {found} has no field {plain(unknown[0])}{hint}")
 
     def read(part: type[Part], **more: Any) -> Part:
@@ -170,7 +173,7 @@ def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
         for name in ("aliases", "label_separator"):
             if name in values:
                 raise task.problem(f"{name} has no effect if label is a list of columns with 0 or 1; leave it out")
-    for name in ("learned_range", "temperature", "thresholds"):
+    for name in FOUND_BY_TRAINING:
         if name in values:
             raise task.problem(f"{name} is found by training, and only stored models have it; leave it out")
     idle = [name for name in task.files.format.changed() if name not in LABEL_SETTINGS]

@@ -119,8 +119,8 @@ class Task(ABC):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in RESERVED:
             raise InputError(f"expected a name of letters, digits, _ and - other than {listed(RESERVED)}")
-        if (file := self.prediction_file) is not None and not re.fullmatch(r"\w[\w-]*", file):
-            raise InputError(f"prediction_file is {quote(file)}; expected letters, digits, _ and -, no folder")
+        if (file := self.prediction_file) is not None and (not file.strip(".") or {"/", "\\"}.intersection(file)):
+            raise InputError(f"prediction_file is {quote(file)}; expected the beginning of a name, no folder")
         text, label = self.files.text, self.files.label
         if len(text) != 2 if self.pair else not text:
             columns = "a list of two columns or templates" if self.pair else "a column, several ones or a template"

@@ -260,16 +260,18 @@ def test_labels_without_a_row_that_is_trained_are_warned_of(problem, tmp_path, c
     names = {f"rare {i}" for i in range(12)}
     columns = {"text": [f"text {i}" for i in range(24)], "label": [*sorted(names), *["common"] * 12]}
     data = tasks_file(tmp_path, columns, topic={"kind": "classification", "text": "text", "label": "label"})
-    for changes in ({}, {"held_out": 0.5}, {"train_limit": 8}):
+    few = {"epochs": 1, "epoch_size": 4}
+    for changes in ({}, {"held_out": 0.5}, {"train_limit": 8}, few, few | {"conflicts_every": 2}):
         caplog.clear()
         found = problem(finetune, replace(CONFIG, tasks=(), **changes), data=data)
-        gold, task = found.training["topic"].examples.gold[found.rows["topic"]], found.model.tasks["topic"]
+        rows = np.concatenate([update[0].rows for epoch in range(found.config.epochs) for update in found.plan(epoch)])
+        gold, task = found.training["topic"].examples.gold[rows], found.model.tasks["topic"]
         lacking = names - {task.names[int(label)] for label in gold}
         assert bool(lacking) == bool(changes)
         shown = ", ".join(f'"{name}"' for name in sorted(lacking))
-        told = f"topic: no row that is trained has the label {shown}, so the model cannot learn it from labels; "
-        lines = [line for line in caplog.messages if "cannot learn" in line]
-        assert lines == [f"{told}hold out fewer rows, or train more of them"] * bool(changes)
+        told = f"topic: no trained row has these labels: {shown}; "
+        lines = [line for line in caplog.messages if "no trained row" in line]
+        assert lines == [f"{told}hold out fewer rows, or raise train_limit, epoch_size or epochs"] * bool(changes)
 
 
 def test_frozen_layers_keep_the_weights_of_the_start(run, tiny_encoder):

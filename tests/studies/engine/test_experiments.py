@@ -13,6 +13,8 @@ from multitask.base.runs import FORMAT_VERSION, Weights
 from multitask.experiments.compare_rows import PresetResults
 from multitask.experiments.grid_frames import GridFrames, RunResult
 from multitask.experiments.table_definitions import Node, PresetRecord, Row, StudyTable, duration, row_key
+from multitask.stages.settings_of_pretraining import PretrainConfig
+from multitask.training.contrastive_source import _check_negatives
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.study import all_experiments
@@ -43,6 +45,15 @@ def test_every_row_but_the_test_scores_can_be_computed(recipes):
         (e.table.key, row.key) for e in all_experiments(recipes) for row in e.table.rows if row.key not in e.models
     ]
     assert missing == [("2", "ensemble-test")]
+
+
+def test_every_rows_objective_takes_its_negatives(recipes):
+    models = [model for experiment in all_experiments(recipes) for model in experiment.models.values()]
+    configs = {node.config for model in models if isinstance(model, Node) for node in model.chain()}
+    found = [config for config in configs if isinstance(config, PretrainConfig)]
+    assert {"hardest", "random", "unlike"} <= {config.sampling.negatives for config in found}
+    for config in found:
+        _check_negatives(config.sampling.negatives, config.objective.build())
 
 
 @pytest.mark.parametrize("name", PRESETS)

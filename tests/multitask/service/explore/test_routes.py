@@ -121,6 +121,7 @@ def test_a_label_that_no_row_has_chooses_none_and_the_form_shows_it(client):
         assert options[0] == "any"
         assert len(set(options)) == len(options)
         assert [unescape(text) for text in re.findall(r"<option[^>]* selected>(.*?)</option>", chooser)] == chosen
+    assert "No row has this label and prediction" in page
     file = client.get("/" + unescape(re.search(r'href="(explore/errors\.csv\?.*?)"', page)[1]))
     assert len(file.text.splitlines()) == 1
 
