@@ -72,46 +72,36 @@ class Equal(NamedTuple):
 FIRST_LAYER, SHARED, SEPARATE = "sharing=shared_first_layer", "sharing=shared", "sharing=separate"
 AVERAGE, BATCHES, EPOCHS = "scheduler=average", "scheduler=batch_round_robin", "scheduler=epoch_round_robin"
 PCGRAD = "scheduler=pcgrad"
-FUSION = "Fusion is above the baseline without contrastive training"
-FUSION_FIRST = "Fusion is above training contrastively first"
 GIVEN_HELPS = "Contrastive pre-training on the three given sets helps"
-GIVEN_ABOVE_QUORA = "Pre-training on all three sets works better than on Quora alone"
-AFTER = "Pre-training on NLI and the given sets one after the other hurts"
-ORDER = "It hurts especially when NLI comes after"
-NLI_LONGER = "Longer pre-training on NLI is better"
-GIVEN_LONGER = "Longer pre-training on the three given sets is better"
 RATE = "Twice the default learning rate is better than the default"
 TOGETHER = "{} benefits from training with the other tasks"
 WITH_LABELS = "Contrastive pre-training with labels works better than without"
 SLIGHTLY = "Sharing the first layer is slightly better than a network for each task"
 
+
+def both(table: str, first: str, second: str, text: str) -> list[Better]:
+    """The ordering of two rows by the overall score and by similarity."""
+    return [Better(table, column, first, second, text) for column in (OVERALL, SIMILARITY)]
+
+
 ORDERINGS = (
-    Better("1", OVERALL, "fusion", "vanilla", FUSION),
-    Better("1", SIMILARITY, "fusion", "vanilla", FUSION),
-    Better("1", OVERALL, "fusion", "contrastive-first", FUSION_FIRST),
-    Better("1", SIMILARITY, "fusion", "contrastive-first", FUSION_FIRST),
+    *both("1", "fusion", "vanilla", "Fusion is above the baseline without contrastive training"),
+    *both("1", "fusion", "contrastive-first", "Fusion is above training contrastively first"),
     Better("1", OVERALL, "fusion", "supervised-first", "Fusion training leads to the best score"),
-    Better("2", OVERALL, "given", "none", GIVEN_HELPS),
-    Better("2", SIMILARITY, "given", "none", GIVEN_HELPS),
+    *both("2", "given", "none", GIVEN_HELPS),
     Better("2", SIMILARITY, "nli", "given", "NLI is above the three given sets"),
     Better("3", OVERALL, FIRST_LAYER, SHARED, "Sharing the first layer works better than sharing whole heads"),
-    Better("4", OVERALL, "given", "quora", GIVEN_ABOVE_QUORA),
-    Better("4", SIMILARITY, "given", "quora", GIVEN_ABOVE_QUORA),
+    *both("4", "given", "quora", "Pre-training on all three sets works better than on Quora alone"),
     Better("4", SIMILARITY, "quora-positives", "quora", "Quora without negative pairs is above Quora with them"),
-    Better("5", OVERALL, "nli", "nli-given", AFTER),
-    Better("5", SIMILARITY, "nli", "nli-given", AFTER),
-    Better("5", OVERALL, "nli-given", "given-nli", ORDER),
-    Better("5", SIMILARITY, "nli-given", "given-nli", ORDER),
+    *both("5", "nli", "nli-given", "Pre-training on NLI and the given sets one after the other hurts"),
+    *both("5", "nli-given", "given-nli", "It hurts especially when NLI comes after"),
     Better("6", OVERALL, AVERAGE, BATCHES, "The average loss works better than batch round robin"),
     Better("6", SIMILARITY, BATCHES, AVERAGE, "Batch round robin is above the average loss"),
     Better("6", SIMILARITY, EPOCHS, AVERAGE, "Epoch round robin is above the average loss"),
     Better("7", SIMILARITY, AVERAGE, PCGRAD, "The average loss works better than gradient surgery"),
-    Better("8", OVERALL, "epochs=3", "epochs=1", NLI_LONGER),
-    Better("8", SIMILARITY, "epochs=3", "epochs=1", NLI_LONGER),
-    Better("9", OVERALL, "epochs=3", "epochs=2", GIVEN_LONGER),
-    Better("9", SIMILARITY, "epochs=3", "epochs=2", GIVEN_LONGER),
-    Better("10", OVERALL, "rate=2", "rate=1", RATE),
-    Better("10", SIMILARITY, "rate=2", "rate=1", RATE),
+    *both("8", "epochs=3", "epochs=1", "Longer pre-training on NLI is better"),
+    *both("9", "epochs=3", "epochs=2", "Longer pre-training on the three given sets is better"),
+    *both("10", "rate=2", "rate=1", RATE),
     Better("10", SIMILARITY, "rate=3", "rate=2", "Three times the default learning rate is better than twice"),
     Better("2", PARAPHRASE, "given-single-task", "given", "Paraphrase detection benefits from single-task training"),
     Better("1", SIMILARITY, "fusion", "supervised-first", "Fusion training leads to the best score", 0),

@@ -216,20 +216,17 @@ def test_what_the_hub_lacks_is_named(hub, tmp_path, name, revision, complaint):
 @pytest.mark.parametrize(
     "tokenizer, missing",
     [
-        ({}, "tokenizer.json; load model and"),
-        (
-            {"tokenizer.json": b"{}"},
-            "weights; expected model.safetensors or model.safetensors.index.json; load model and",
-        ),
+        ({}, "tokenizer.json"),
+        ({"tokenizer.json": b"{}"}, "weights; expected model.safetensors or model.safetensors.index.json"),
     ],
 )
 def test_what_transformers_may_not_read_is_refused_before_it_is_downloaded(hub, tokenizer, missing):
     files = {"config.json": b'{"model_type": "deberta-v2"}', "pytorch_model.bin": b"never fetched", **tokenizer}
     hub.repositories["someone/other"] = {"main": files}
-    complaint = "tokenizer with transformers, and save both with save_pretrained"
+    complaint = "load model and tokenizer with transformers, and save both with save_pretrained"
     with pytest.raises(InputError) as raised:
         resolve("someone/other")
-    assert str(raised.value) == f"someone/other: the hub repository has no {missing} {complaint}"
+    assert str(raised.value) == f"someone/other: the hub repository has no {missing}; {complaint}"
     assert not any("pytorch_model.bin" in path for path in hub.requested)
 
 

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers.utils.logging import disable_progress_bar
 
 from minbert import BertConfig, BertModel, PackedBatch
 from minbert.packing import collect, fill_grids, send
@@ -245,8 +244,6 @@ SHAPES = {  # family, layers, width, heads, intermediate, positions, token types
     ("bert", 5, 96, 4, 384, 512, 2): (512, 1, 30, 200),
     ("roberta", 2, 40, 5, 72, 66, 1): (1, 2, 3, 17, 40, 41, 64),
 }
-
-disable_progress_bar()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

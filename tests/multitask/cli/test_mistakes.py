@@ -83,9 +83,10 @@ def test_settings(command, text, line, refused):
     refused(f"{command} --config settings.toml --save-config saved.toml", line, **{"settings.toml": text})
 
 
-@pytest.mark.parametrize("mistake", TABLE["mistake"], ids=lambda mistake: mistake["what"])
+@pytest.mark.parametrize("mistake", TABLE["mistakes"], ids=lambda mistake: mistake[0])
 def test_tasks_and_data(mistake, refused):
-    refused(mistake.get("argv", CHECK), mistake["line"], **{**FILES, **mistake.get("files", {})})
+    line, files, argv = mistake + [{}, CHECK][len(mistake) - 1 :]
+    refused(argv, line, **{**FILES, **files})
 
 
 def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatch, capsys):

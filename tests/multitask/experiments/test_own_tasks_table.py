@@ -30,35 +30,15 @@ from multitask.models.settings import HeadsConfig
 from multitask.stages.settings import FinetuneConfig
 from tests.multitask import declared
 
-TASKS = """
-[tasks.topic]
-kind = "classification"
-text = "text"
-label = "topic"
-labels = ["food", "music"]
-metric = "macro_f1"
-train = "train.jsonl"
-dev = "dev.jsonl"
-test = "dev.jsonl"
-
-[tasks.tags]
-kind = "multilabel"
-text = "text"
-label = "tags"
-metric = "average_precision"
-train = "train.jsonl"
-dev = "dev.jsonl"
-test = "dev.jsonl"
-
-[tasks.stars]
-kind = "regression"
-text = "text"
-label = "stars"
-metric = "rmse"
-train = "train.jsonl"
-dev = "dev.jsonl"
-test = "dev.jsonl"
-"""
+TASKS = "\n".join(
+    f'[tasks.{name}]\ntext = "text"\nlabel = "{name}"\n{own}\n'
+    'train = "train.jsonl"\ndev = "dev.jsonl"\ntest = "dev.jsonl"\n'
+    for name, own in {
+        "topic": 'kind = "classification"\nlabels = ["food", "music"]\nmetric = "macro_f1"',
+        "tags": 'kind = "multilabel"\nmetric = "average_precision"',
+        "stars": 'kind = "regression"\nmetric = "rmse"',
+    }.items()
+)
 NAMES = ("topic", "tags", "stars")
 ROWS = ("alone=topic", "alone=tags", "alone=stars", "alone", "scheduler=average", "scheduler=pcgrad")
 

@@ -20,7 +20,6 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run
@@ -33,7 +32,7 @@ from multitask.stages.ensemble import Member, blend, ensemble, find_members, sel
 from multitask.stages.settings import FinetuneConfig, FuseConfig
 from multitask.stages.settings_without_training import EnsembleConfig
 from multitask.tasks.declarations import task_of
-from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
+from tests.conftest import COURSE_TASKS, SMALL_ROWS, random_encoder, sample_vocabulary, task_file
 from tests.multitask.declared import tasks_file
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -43,16 +42,9 @@ FEATURES = HeadsConfig("separate", "features")
 
 
 @pytest.fixture(scope="module")
-def other_encoder(sample_data, tiny_encoder, tmp_path_factory) -> Path:
+def other_encoder(sample_data, tmp_path_factory) -> Path:
     """An encoder of another size, whose tokenizer splits the same text otherwise."""
-    folder = tmp_path_factory.mktemp("other-encoder")
-    vocabulary = sample_vocabulary(sample_data)[:300]
-    torch.manual_seed(9)
-    config = BertConfig.from_file(tiny_encoder / "config.json")
-    config = replace(config, vocab_size=len(vocabulary), num_hidden_layers=1, intermediate_size=48)
-    BertModel(config).save(folder)
-    Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
-    return folder
+    return random_encoder(sample_vocabulary(sample_data)[:300], 1, tmp_path_factory.mktemp("other-encoder"))
 
 
 Write = Callable[..., Path]

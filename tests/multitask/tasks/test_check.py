@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Examples
 from multitask.data.tables import RowsFrom
@@ -101,16 +100,6 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
     assert rows["nli_triplets.csv"] == 1
     assert rows["news.txt"] == 3
     assert "sts-dev.csv" not in rows
-
-
-def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
-    for folder, told in ((tmp_path / "absent", "no such folder"), (tmp_path, "no data file; expected some of ids-")):
-        with pytest.raises(InputError, match=told):
-            check_data(folder, tokenizer)
-    (tmp_path / "tasks.toml").touch()
-    (tmp_path / "notes.txt").write_text("one\n")
-    with pytest.raises(InputError, match=r"no data file; .*; for the tasks of .*tasks\.toml, give --tasks-file"):
-        check_data(tmp_path, tokenizer)
 
 
 TEXTS = st.sampled_from(["w a", "W a", "w b"])

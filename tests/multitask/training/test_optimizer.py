@@ -13,7 +13,7 @@ from minbert.model import BertModel
 from multitask.training.loop import LoopConfig
 from multitask.training.optimizer import Optimizer, build_adamw, learning_rate_factor
 from multitask.training.settings import OptimizerConfig
-from tests.multitask.training.toy import EPOCHS, OPTIMIZER, Cut, Problem, backward, cut_before, parameters, result, run
+from tests.multitask.training.toy import EPOCHS, OPTIMIZER, Problem, backward, parameters, run
 
 SHAPE = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=12, num_attention_heads=2, intermediate_size=8)
 AVERAGED = LoopConfig(EPOCHS, replace(OPTIMIZER, ema_decay=0.8))
@@ -90,12 +90,3 @@ def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_p
     for place, (name, _) in enumerate(problem.module.named_parameters()):
         expected = sum(share * weights[place] for share, weights in zip(shares, steps, strict=True)) / shares.sum()
         torch.testing.assert_close(kept[name], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("number", [1, 9])
-def test_a_run_that_was_cut_has_the_same_averages(tmp_path, number):
-    run(tmp_path / "whole", config=AVERAGED)
-    with pytest.raises(Cut):
-        run(tmp_path / "cut", config=AVERAGED, step=cut_before(number), save_every=-1)
-    run(tmp_path / "cut", config=AVERAGED)
-    assert result(tmp_path / "cut") == result(tmp_path / "whole")
