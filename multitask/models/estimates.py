@@ -62,19 +62,23 @@ def load_split(
 
 
 def located(task: Task, declared: Task) -> Task:
-    """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
+    """A model's task with the files of a declaration, those of predictions too.
+
+    Raises InputError if the two are different tasks.
+    """
     if type(task) is not type(declared):
         raise declared.problem(f"kind is {declared.kind}; the model was trained for {task.kind}")
-    labels: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if isinstance(task, Labelled) and isinstance(declared, Labelled):
         if declared.names not in ((), task.names):
             raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
         of_files = ("aliases", "label_separator", "empty")
-        labels = {name: getattr(declared, name) for name in of_files if hasattr(declared, name)}
-        labels["labels"] = declared.labels or task.labels  # which may be declared as numbers
+        more = {name: getattr(declared, name) for name in of_files if hasattr(declared, name)}
+        more["labels"] = declared.labels or task.labels  # which may be declared as numbers
     if isinstance(task, Regression) and isinstance(declared, Regression) and declared.range not in (None, task.bounds):
         raise declared.problem(f"range is {list(declared.bounds)}; the model has {list(task.bounds)}")
-    return replace(task, files=declared.files, **labels)
+    more |= {"prediction_file": declared.prediction_file, "prediction_column": declared.prediction_column}
+    return replace(task, files=declared.files, **more)
 
 
 def estimate(model: MultitaskModel, data: Mapping[str, LabelledData]) -> dict[str, NDArray[np.float64]]:

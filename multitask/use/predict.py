@@ -67,15 +67,14 @@ def write_prediction_files(
         if lacking:
             logger.warning("%s: has no heads; not predicted: %s, for which it needs fine-tuning", model, lacking)
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
-    test = {name: load_test_rows(located(task, declared[name])) for name, task in loaded.tasks.items()}
+    tasks = {name: located(task, declared[name]) for name, task in loaded.tasks.items()}
+    test = {name: load_test_rows(task) for name, task in tasks.items()}
     rows["test"] = {name: loaded.tokenised(name, found) for name, found in test.items() if found is not None}
     found = [(split, estimate(loaded, sets), sets) for split, sets in rows.items()]
     return [
         path
         for split, predictions, sets in found  # all are there before the first is written
-        for path in write_predictions(
-            loaded.tasks, predictions, {name: d.examples for name, d in sets.items()}, split, output
-        )
+        for path in write_predictions(tasks, predictions, {name: d.examples for name, d in sets.items()}, split, output)
     ]
 
 

@@ -470,6 +470,22 @@ def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder,
         assert list(answers["topic"]) == [p.label for p in loaded.predict("topic", ["Who?", "Why?"])]
 
 
+def test_the_tasks_file_names_prediction_files_also_of_a_model_whose_tasks_share_one(tiny_encoder, tmp_path):
+    """Earlier versions stored such models; each file then had the predictions of the last task alone."""
+    whole = model_of_every_kind(tiny_encoder)
+    tasks = {name: replace(whole.tasks[name], prediction_file="same") for name in ("topic", "stars")}
+    MultitaskModel(whole.encoder, tasks, whole.heads_config).save(tmp_path / "model")
+    (tmp_path / "x.csv").write_text("question,type,stars\nWho?,ABBR,3\nWhy?,DESC,5\n")
+    topic = declaration("topic", "classification", "type", 'prediction_file = "kinds"\n')
+    (tmp_path / "tasks.toml").write_text(topic + declaration("stars", "regression", "stars", "range = [1, 5]\n"))
+    found = write_prediction_files(tmp_path / "model", tmp_path / "tasks.toml", tmp_path / "out", device="cpu")
+    assert [path.name for path in found] == ["kinds-dev-output.csv", "stars-dev-output.csv"]
+    first, second = (path.read_text().splitlines() for path in found)
+    assert first[0].split() == ["id", "topic"]
+    assert [line.split(" , ")[1].strip() in whole.tasks["topic"].names for line in first[1:]] == [True, True]
+    assert [1 <= float(line.split(",")[1]) <= 5 for line in second[1:]] == [True, True]
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".txt"])
 def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, caplog, suffix):
     """The format is the one that spreadsheets write in much of Europe."""
