@@ -10,31 +10,35 @@ from typing import Any
 from multitask.base.keys import hash_of_file
 from multitask.data.messages import read_or_refuse
 from multitask.data.tables import MissingSplitError, RowsFrom
-from multitask.tasks.declarations import load_tasks
+from multitask.tasks.declarations import COURSE, load_tasks
 from multitask.tasks.sources import TaskTexts, source_named
 from multitask.tasks.task import Split, Task
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
 """The entries of inputs.json that have hashes of tasks' files, and the splits that these are."""
 READING = 8
-"""Raise it when some files give other rows or labels than before, or a kind that the course's tasks do not have
-computes something else. Their keys stay."""
+"""Raise it when some files give other rows or labels than before, or what the course's tasks do not have computes
+something else. Their keys stay."""
 
 
 def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     """The declarations of tasks, in their order, and how their files are read."""
+    course = [*map(_declared, load_tasks(COURSE).values())]
     return [
-        {
-            "name": task.name,
-            **task.declaration(),
-            "dialect": task.files.format.changed(),
-            "weight": task.weight,
-            "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
-            **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
-            **({"reading": READING, "shown": [*getattr(task, "shown", ())]} if task.prediction_file is None else {}),
-        }
-        for task in tasks
+        own if own in course else {**own, "reading": READING, "shown": [*getattr(task, "shown", ())]}
+        for task, own in ((task, _declared(task)) for task in tasks)
     ]
+
+
+def _declared(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        **task.declaration(),
+        "dialect": task.files.format.changed(),
+        "weight": task.weight,
+        "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
+        **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
+    }
 
 
 def _format(source: RowsFrom | None) -> list[Any] | None:

@@ -16,13 +16,13 @@ from multitask.base.keys import hash_of_file
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights
 from multitask.models.model_folder import DESCRIPTION
-from multitask.stages.reads import declared
+from multitask.stages.reads import READING, declared
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage, runtime_of
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
 from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
-from multitask.tasks.declarations import load_tasks
+from multitask.tasks.declarations import COURSE, load_tasks
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "studies" / "results" / "runs" / "multitask-report-small.parquet"
 TASKS = """
@@ -133,6 +133,18 @@ def test_the_order_of_tasks_matters_and_the_place_of_files_does_not(tasks_file, 
     first, second = TASKS.split("\n\n")
     tasks_file.write_text(f"{second}\n{first}\n")
     assert key(tasks_file) != before
+
+
+def test_tasks_other_than_the_courses_are_computed_anew_when_files_are_read_otherwise(tmp_path, monkeypatch):
+    """A prediction file alone makes no task the course's."""
+    course = COURSE.read_text(encoding="utf-8")
+    own = course.replace("range = [0, 5]", "range = [0, 4]").replace("[tasks.reviews]", "[tasks.mood]")
+    (tmp_path / "tasks.toml").write_text(own.replace('"quora-train.csv"', '{ file = "x.csv", split = "train" }'))
+    tasks = load_tasks(tmp_path / "tasks.toml").values()
+    before = declared(tasks)
+    monkeypatch.setattr("multitask.stages.reads.READING", READING + 1)
+    changed = [new["name"] for old, new in zip(before, declared(tasks), strict=True) if old != new]
+    assert changed == ["paraphrase", "similarity", "mood"]
 
 
 @pytest.mark.parametrize("stage", ["finetune", "evaluate"])
