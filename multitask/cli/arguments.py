@@ -2,7 +2,8 @@
 
 An option is declared once, as a field with a docstring under it. A field whose type is another settings class stands
 for the fields of that class. A class with a method `parse` is a single option that is given as text; with a static
-method `explain` its values have descriptions.
+method `explain` its values have descriptions. `refused` of a class names fields, its own or those of nested classes,
+whose defaults are all that its command takes, each with the reason, which ends an error. No help shows them.
 """
 
 import argparse
@@ -41,6 +42,7 @@ class Option:
     several: bool = False
     may_be_none: bool = False
     choices: tuple[str, ...] = ()
+    refused: str = ""  # why the command takes the default alone
 
     @property
     def name(self) -> str:
@@ -59,14 +61,21 @@ class Option:
         return [value] if self.several and not isinstance(value, list) else value
 
 
-def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = None) -> Iterator[Option]:
+def options_of(
+    options: type[Any],
+    path: tuple[str, ...] = (),
+    values: Any = None,
+    refused: Mapping[str, str] | None = None,
+) -> Iterator[Option]:
     """The options that a settings class declares, in order.
 
     Args:
         options: the class.
         path: the fields that lead to it.
         values: an instance with the defaults; None: the fields' own defaults.
+        refused: fields that the classes around it refuse, with the reasons.
     """
+    refused = {**getattr(options, "refused", {}), **(refused or {})}
     texts, kinds = help_texts(options), get_type_hints(options)
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
     own = vars(options).get("__annotations__", {})
@@ -83,7 +92,7 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()
         if is_dataclass(kind) and not hasattr(kind, "parse"):
-            yield from options_of(kind, here, default)  # type: ignore[arg-type]  # a class, not an instance
+            yield from options_of(kind, here, default, refused)  # type: ignore[arg-type]  # a class, not an instance
             continue
         if may_be_none := NoneType in get_args(kind):
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
@@ -91,7 +100,8 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
             kind = get_args(kind)[0]
         text, positional = field.metadata.get("help") or texts.get(field.name, ""), "positional" in field.metadata
         choices = get_args(kind) if get_origin(kind) is Literal else ()
-        yield Option(here, kind, default, text, section, positional, several, may_be_none, choices)
+        why = refused.get(field.name, "")
+        yield Option(here, kind, default, text, section, positional, several, may_be_none, choices, why)
 
 
 def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any]) -> Any:
@@ -108,6 +118,13 @@ def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any])
         if option.name in values:
             group[option.name] = values[option.name]
     return read_as(kind, json.dumps(nested, default=str))
+
+
+def refuse_changed(options: Sequence[Option], values: Mapping[str, Any]) -> None:
+    """Raise InputError for an option that its command refuses, and whose value is not the default."""
+    for option in options:
+        if option.refused and values.get(option.name, option.default) != option.default:
+            raise InputError(f"{option.name} {option.refused}")
 
 
 def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
@@ -229,7 +246,7 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
             raise
     if unknown:
         flag = next((text for text in unknown if text.startswith("-")), unknown[0]).partition("=")[0]
-        names = [option.flag for option in (*command.declared(), *command.general())]
+        names = [option.flag for option in (*command.declared(), *command.general()) if not option.refused]
         hint = did_you_mean(flag, names) or "; --help-all shows all options"
         if any(option.flag == flag for option in command.declared()):
             hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
@@ -250,12 +267,13 @@ def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentP
             settings without a flag, which the parser does not take.
     """
     declared, general = command.declared(), command.general()
+    taken = [option for option in declared if not option.refused]
     width = min(shutil.get_terminal_size().columns, 120)
     parser = _Parser(
         prog,
         usage=f"{prog}{''.join(f' {option.name.upper()}' for option in declared if option.positional)} [options]",
         description="\n\n".join(textwrap.fill(" ".join(part.split()), width) for part in command.help.split("\n\n")),
-        epilog=f"--help-all shows all options ({len(declared) + len(general)})." if page == "--help" else "",
+        epilog=f"--help-all shows all options ({len(taken) + len(general)})." if page == "--help" else "",
         add_help=False,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -267,9 +285,10 @@ def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentP
         if section not in groups:
             groups[section] = parser.add_argument_group(section or "Options")
         common = not command.common or option.name in (*command.common, "set", "config")
-        _add(groups[section], option, page != "--help" or common or option.positional or option.default is MISSING)
+        required = option.positional or option.default is MISSING
+        _add(groups[section], option, not option.refused and (page != "--help" or common or required))
     if page == "--help-all":
-        for option in declared:
+        for option in taken:
             if not command.is_flag(option):
                 section = f"{option.section}: --set NAME=VALUE"
                 if section not in groups:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 
 MAIN_SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
 # Only the leading models of a table are scored.
-TABLE_SETTINGS = FinetuneConfig(keep_task_bests=False)
+TABLE_SETTINGS = FinetuneConfig(keep_task_bests=False, new_heads=True)
 
 
 @settings
 class Tables:
     """Which tables, from what, and where."""
+
+    refused: ClassVar = {
+        "untrained": "is not for a table; it takes --tasks",
+        "scheduler": "is not for a table; it takes --schedulers",
+        "seed": "is not for a table; it takes --seeds",
+        "new_heads": "is not for a table, whose rows begin all heads anew",
+        # Rows that train other tasks would hold out other rows.
+        "held_out": "is not for a table, whose rows are compared on each task's dev set",
+    }
 
     tasks_file: Path | None = field(default=None, metadata={"help": TASKS_FILE})
     schedulers: tuple[str, ...] = MAIN_SCHEDULERS
@@ -45,16 +54,11 @@ class Tables:
     """For --tasks-file: settings of all rows."""
 
     def load(self) -> Preset:
-        """The tasks file's table. Raises InputError if it is missing, or for a setting that rows differ in."""
+        """The tasks file's table. Raises InputError if it is missing."""
         from multitask.experiments.own_tasks_table import tasks_preset
 
         if self.tasks_file is None:
             raise InputError("expected --tasks-file FILE")
-        for name in ("untrained", "scheduler", "seed"):
-            if getattr(self.finetune, name) != getattr(TABLE_SETTINGS, name):
-                raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
-        if self.finetune.held_out is not None:  # rows that train other tasks would hold out other rows
-            raise InputError("held_out is not for a table, whose rows are compared on each task's dev set")
         return tasks_preset(self.tasks_file, self.start or "all-minilm-l6-v2", self.finetune, self.schedulers)
 
 

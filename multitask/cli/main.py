@@ -20,7 +20,7 @@ from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
 from multitask.base.options import keep_few_kernels
 from multitask.base.runs import last_run, refuse_file_of_run
 from multitask.cli import data, evaluate, experiments, serve, use_models
-from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of
+from multitask.cli.arguments import Command, Group, build, named_as_given, parse, parser_of, refuse_changed
 from multitask.cli.settings_file import completion, read_settings, settings_of, write_settings
 from multitask.cli.train import TUNE, refuse_undeclared, stage_commands
 from multitask.data.messages import plain
@@ -161,6 +161,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
             changed[option.name] = _without_last(option.flag, changed[option.name], Path(changed.get("runs", "runs")))
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
+        refuse_changed(options, changed)
         built = build(command.options, options, defaults | changed)
         refuse_undeclared(built, options, given if file and Path(file).is_dir() else changed)  # a run has all defaults
         if changed.get("output"):

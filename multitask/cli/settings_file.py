@@ -66,7 +66,8 @@ def values_from(settings: Mapping[str, Any], prog: str, options: Sequence[Option
     values: dict[str, Any] = {}
     for key, value in _entries(settings, known):
         if key not in known:
-            hint = did_you_mean(key, [option.name for option in options]) or "; `--help-all` shows all options"
+            names = [option.name for option in options if not option.refused]
+            hint = did_you_mean(key, names) or "; `--help-all` shows all options"
             raise InputError(f"{place}: {plain(key)}: no such setting of `{prog}`{hint}")
         if known[key].name in values:
             raise InputError(f"{place}: {known[key].name} is given twice, at the top level and in a table")

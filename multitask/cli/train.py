@@ -15,7 +15,7 @@ from minbert.files import read_toml, write_text
 from minbert.settings import Count, Seed, read_as, settings
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights, locate_model
-from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, changed, named_as_given, options_of
+from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, named_as_given, options_of
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.use_models import Data
 from multitask.data.markup import markdown_table, markdown_text, text_rows
@@ -59,8 +59,9 @@ def stage_command(stage: Stage) -> Command:
     else:
         declare("model", tuple[str, ...], MISSING, MODELS)
     kinds |= {"config": stage.config, "options": RunOptions}
-    defaults |= {"config": field(default_factory=stage.config), "options": field(default_factory=RunOptions)}
-    about = {"__doc__": stage.help, "stage": stage, "__annotations__": kinds}
+    here = RunOptions() if "precision" in stage.computing else RunOptions(precision="fp32")
+    defaults |= {"config": field(default_factory=stage.config), "options": field(default=here)}
+    about = {"__doc__": stage.help, "stage": stage, "refused": without_use(stage), "__annotations__": kinds}
     always = [model.option for model in inputs if model.several or model.default is not None] or ["model"]
     return Command(
         stage.name,
@@ -83,14 +84,16 @@ class Warnings(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def refuse_without_use(stage: Stage, options: RunOptions) -> None:
-    """Raise InputError for an option that the stage has no use for: `computing` tells what it computes."""
-    if options.precision == "bf16" and "precision" not in stage.computing:
-        raise InputError(f"--precision is bf16, but {stage.name} computes in fp32; leave it out")
-    of_training = ["save_every", "tensorboard", "fast"] if "kernels" not in stage.computing else []
-    of_gradients = ["recompute"] if "threads" not in stage.computing else []
-    if found := changed(options, *of_training, *of_gradients):
-        raise InputError(f"{found}: no use for {stage.name}, which trains nothing; leave it out")
+def without_use(stage: Stage) -> dict[str, str]:
+    """The fields of `RunOptions` that a stage has no use for, with reasons: `computing` says what it computes."""
+    of_training = ("save_every", "tensorboard", "fast") if "kernels" not in stage.computing else ()
+    of_gradients = ("recompute",) if "threads" not in stage.computing else ()
+    found = dict.fromkeys(
+        (*of_training, *of_gradients), f"has no use in {stage.name}, which trains nothing; leave it out"
+    )
+    if "precision" not in stage.computing:
+        found["precision"] = f"has no use in {stage.name}, which computes in fp32; leave it out"
+    return found
 
 
 def refuse_undeclared(built: Any, options: Sequence[Option], given: Collection[str]) -> None:
@@ -116,7 +119,6 @@ def train(options: Any) -> None:
     from multitask.use.model_data import data_for
 
     stage, data = options.stage, options.tasks_file or options.data
-    refuse_without_use(stage, options.options)
     weights: list[Weights] = []
     for model in stage.inputs:
         named = getattr(options, model.option)

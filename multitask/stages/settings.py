@@ -1,9 +1,9 @@
 """Settings and registrations of the stages that train on labels. Free of torch, because `--help` imports it."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -83,6 +83,13 @@ class FinetuneConfig(MatryoshkaConfig, ScheduledTraining):
         return not self.new_heads
 
 
+def refuse_settings(config: FinetuneConfig, refused: Mapping[str, str]) -> None:
+    """Raise InputError for a setting that a stage refuses and that is not at its default. `refused` has the reasons."""
+    for name, why in refused.items():
+        if getattr(config, name) != getattr(FinetuneConfig, name):
+            raise InputError(f"{name} {why}")
+
+
 REPORT_SETTINGS = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())
 """The report's settings (section 5.3): learning rate 1e-5 for everything, no schedule, the checkpoint's dropout."""
 FINETUNE_OPTIONS = (
@@ -148,14 +155,16 @@ class DistilConfig(FinetuneConfig):
     Teachers that read pairs jointly can teach a student with any heads (Augmented SBERT, arXiv 2010.08240).
     """
 
+    refused: ClassVar = {
+        "held_out": "is for finetune; the teachers may have been trained on these rows",
+        "accumulate": "is for finetune, which alone accumulates batches",
+    }
+
     teaching: TeachingConfig = field(default_factory=TeachingConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.held_out is not None:
-            raise InputError("held_out is for finetune; the teachers may have been trained on these rows")
-        if self.accumulate > 1:
-            raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune accumulates batches")
+        refuse_settings(self, self.refused)
 
 
 TEACHERS = "Fine-tuned runs or model folders. A task learns from the mean prediction of the teachers that have it."
@@ -190,6 +199,12 @@ class FuseConfig:
     Source: report, section 4.2. The defaults are the report's.
     """
 
+    refused: ClassVar = {
+        "held_out": "is for finetune; contrastive training would read these rows, too",
+        "freeze": "is for finetune; contrastive training trains the encoder",
+        "accumulate": "is for finetune; contrastive losses compare the rows of a batch",
+    }
+
     finetune: FinetuneConfig = SUPERVISED
     """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
     contrastive: ContrastiveConfig = CONTRASTIVE_BY_FUSION
@@ -204,16 +219,8 @@ class FuseConfig:
     """Weight of the contrastive losses."""
 
     def __post_init__(self) -> None:
-        if self.finetune.held_out is not None:
-            raise InputError("held_out is for finetune; contrastive training would read these rows, too")
-        if self.finetune.freeze is not None:
-            raise InputError("freeze is for finetune; contrastive training trains the encoder")
+        refuse_settings(self.finetune, self.refused)
         self.contrastive.check_quora(self.unlabelled, CONTRASTIVE_BY_FUSION)
-        if self.finetune.accumulate > 1:
-            raise InputError(
-                f"accumulate is {self.finetune.accumulate}; expected 1, because contrastive losses compare the rows "
-                "of a batch"
-            )
 
     @property
     def seed(self) -> int:

@@ -27,7 +27,7 @@ class _Sized(FinetuneConfig):
     With a preset also of each source of a pre-training."""
 
 
-_SIZED = _Sized(keep_task_bests=TABLE_SETTINGS.keep_task_bests)
+_SIZED = _Sized(keep_task_bests=TABLE_SETTINGS.keep_task_bests, new_heads=TABLE_SETTINGS.new_heads)
 
 
 @settings

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from collections import defaultdict
 from contextlib import redirect_stdout
+from dataclasses import MISSING
 from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from multitask.cli.arguments import Command, Group
+from minbert.errors import InputError
+from multitask.cli.arguments import Command, Group, Option, build, refuse_changed
 from multitask.cli.main import every_command, main
 from multitask.objectives import OBJECTIVES
 from multitask.training.schedulers import SCHEDULERS
@@ -74,6 +78,7 @@ def test_help_shows_what_people_use_and_help_all_everything(name, capsys):
         shown = re.findall(r"^  (--[a-z0-9-]+|[A-Z_]+)", text, re.MULTILINE)
         return {flag if flag.startswith("--") else flag.lower() for flag in shown}
 
+    options = [option for option in options if not option.refused]
     assert in_page(whole) == {option.flag for option in options if COMMANDS[name].is_flag(option)}
     assert len(in_page(whole)) <= 46
     hidden = {option.name for option in options if not COMMANDS[name].is_flag(option)}
@@ -82,6 +87,60 @@ def test_help_shows_what_people_use_and_help_all_everything(name, capsys):
     assert len(in_page(short)) <= 18
     assert short.splitlines()[-1] == f"--help-all shows all options ({len(options)})."
     assert "--config" in short
+
+
+# What further settings options need, one set or another of their command.
+WITH: dict[str, list[dict[str, Any]]] = {
+    "pretrain": [
+        *({"momentum": 0.9}, {"mlm_weight": 1.0}, {"probe_every": 1}, {"sources": ["quora"]}),
+        *({"negatives": "random"}, {"negatives": "unlike"}),
+    ],
+    "fuse": [{"unlabelled": ["quora"]}, {"smart_weight": 1.0}, {"negatives": "random"}, {"negatives": "unlike"}],
+    "distil": [{"unlabelled": ["x.txt"]}, {"embedding_loss": "mse"}, {"smart_weight": 1.0}],
+    "mlm": [{"from_scratch": True}],
+    "prune": [{"score": "task"}],
+    "ensemble": [{"method": "greedy"}, {"method": "soup"}],
+    "tune": [{"trials": 1}],
+    "evaluate": [{"suite": "transfer", "data": "x"}, {"input": "x.csv"}],
+    "predict": [{"input": "x.csv"}, {"input": "-"}],
+    "mine": [{"corpus": "x.csv"}, {"sampling": "random"}, {"text": ["a", "b"]}, {"ranks": [1, 200]}],
+    "export": [{"to": "onnx"}, {"to": "onnx", "with_heads": True}, {"to": "onnx", "with_heads": True, "data": "x"}],
+    "data check": [{"folder": "data"}],
+} | {name: [{"smart_weight": 1.0}] for name in ("finetune", "experiments run", "experiments plan")}
+
+
+def values_of(option: Option) -> list[Any]:
+    """Some that its type takes, and not the default."""
+    of_kind = {
+        bool: [True, False],
+        int: [3, 2, 200],
+        float: [0.25, 2.0],
+        Path: ["x.npy"],
+        str: ["x", "encoder", "ascii"],
+    }
+    values = option.choices or of_kind.get(option.kind, ["met", "pcgrad", "x"])
+    given = [[value] if option.several else value for value in values]
+    return [value for value in given if value != option.default]
+
+
+def refusal(command: Command, given: dict[str, Any]) -> str:
+    """The error of a command that is given these options, before it does anything; empty if it takes them."""
+    options = command.declared()
+    usual = {o.name: values_of(o)[0] if o.default is MISSING else o.default for o in options}
+    try:
+        refuse_changed(options, given)
+        build(command.options, options, usual | given)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_is_taken_or_is_refused_with_its_reason_and_in_no_help(name):
+    for option in COMMANDS[name].declared():
+        each = [{option.name: value, **more} for more in [{}, *WITH.get(name, [])] for value in values_of(option)]
+        refusals = (refusal(COMMANDS[name], given) for given in each)
+        assert (option.refused in next(refusals)) if option.refused else ("" in refusals), option.name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
