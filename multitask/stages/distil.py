@@ -1,7 +1,7 @@
 """Distillation: teachers label a student's training rows and unlabelled ones, and the student is fine-tuned on both."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain, compress
@@ -77,7 +77,8 @@ class SoftSource(TaskSource):
     `embedding_weight`.
     """
 
-    estimates: NDArray[np.float32]  # of the teachers at the temperature of `config`, [rows, outputs] or [rows]
+    estimates: NDArray[np.float32] | None = None
+    """Of the teachers at the temperature of `config`, [rows, outputs] or [rows]; None if gold labels count alone."""
     embeddings: NDArray[np.float16] | None = None  # of a teacher, [rows, sequences, width]
     projection: nn.Module  # maps the student's embeddings to this width
 
@@ -100,8 +101,10 @@ class SoftSource(TaskSource):
         return replace(found, loss=found.loss + self.config.embedding_weight * apart)
 
     def loss_of(self, outputs: Tensor, rows: RowNumbers) -> Tensor:
-        share, estimates = self.config.gold_share, labels_to_tensor(self.estimates[rows], outputs.device)
-        loss = (1 - share) * self.model.tasks[self.task].soft_loss(outputs, estimates, self.config.temperature)
+        share, loss = self.config.gold_share, outputs.sum() * 0  # a batch may have no gold label
+        if self.estimates is not None:
+            estimates = labels_to_tensor(self.estimates[rows], outputs.device)
+            loss = (1 - share) * self.model.tasks[self.task].soft_loss(outputs, estimates, self.config.temperature)
         known = np.flatnonzero(~np.isnan(self.labels[rows].reshape(len(rows), -1)).any(axis=1))
         if len(known):
             loss = loss + share * len(known) / len(rows) * super().loss_of(outputs[known.tolist()], rows[known])
@@ -117,25 +120,25 @@ class Distilling(Finetuning):
         """Put unlabelled rows and the teachers' estimates of all rows into the tasks' sources."""
         if config.embedding_loss != "none" and not trains(self.encoder.model):
             raise InputError("embedding_loss has no effect on a frozen encoder; leave it out")
-        sources = self._with_further_rows(data, config)
+        soft, sources = config.gold_share < 1, self._with_further_rows(data, config)
         estimates: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
         for number, teacher in enumerate(teachers):  # one of them in memory at a time
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
-            if shared := [name for name in sources if name in model.tasks]:
+            if shared := shared_tasks(teacher.name, model.tasks, self.model.tasks, sources, soft):
                 logger.info("predictions of %s", teacher)
             else:
                 none_of = "%s: has none of the tasks trained here (%s); it teaches nothing"
                 logger.warning(none_of, teacher, listed(sources))
             for name in shared:
-                task = model.tasks[name]
-                check_same_task(teacher.name, task, self.model.tasks[name])
-                rows = model.tokenised(name, self.training[name].examples)
-                raw = raw_outputs(model, name, rows)
-                estimates[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
+                task, rows = model.tasks[name], model.tokenised(name, self.training[name].examples)
+                if soft:
+                    raw = raw_outputs(model, name, rows)
+                    tempered = raw / config.temperature if isinstance(task, Labelled) else raw
+                    estimates[name].append(task.estimate(tempered))
                 alike = model.reads_jointly(name) == self.model.reads_jointly(name)
                 if number == 0 and alike and config.embedding_loss != "none":
                     sources[name].embeddings = embeddings_of(model.encoder, rows).astype(np.float16)
-        if missing := [name for name, answers in estimates.items() if not answers]:
+        if soft and (missing := [name for name, answers in estimates.items() if not answers]):
             raise InputError(f"no teacher has the task {missing[0]}; leave it out with --tasks, or add a teacher")
         widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
         if config.embedding_loss != "none" and not widths:
@@ -147,7 +150,8 @@ class Distilling(Finetuning):
             projection = nn.Linear(self.encoder.width, others.pop(), device=self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
         for name, source in sources.items():
-            source.estimates, source.projection = np.mean(estimates[name], axis=0).astype(np.float32), projection
+            source.projection = projection
+            source.estimates = np.mean(estimates[name], axis=0).astype(np.float32) if soft else None
         self.sources |= sources
 
     def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:
@@ -175,6 +179,21 @@ class Distilling(Finetuning):
             self.rows[name] = np.arange(len(self.training[name]))
             sources[name] = SoftSource(self.model, name, self.training[name], self.config.matryoshka, config)
         return sources
+
+
+def shared_tasks(
+    teacher: str, theirs: Mapping[str, Task], own: Mapping[str, Task], trained: Iterable[str], soft: bool
+) -> list[str]:
+    """The trained tasks that a teacher has.
+
+    Their outputs must be the student's if its answers count (`soft`); its embeddings are those of texts of any task.
+    """
+    shared = [name for name in trained if name in theirs]
+    if not soft:
+        return [name for name in shared if theirs[name].pair == own[name].pair]
+    for name in shared:
+        check_same_task(teacher, theirs[name], own[name])
+    return shared
 
 
 def check_same_task(teacher: str, task: Any, own: Any) -> None:

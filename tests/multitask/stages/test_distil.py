@@ -25,7 +25,7 @@ from multitask.stages.finetune import finetune
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
 from multitask.tasks.declarations import COURSE, load_tasks
 from multitask.training.settings import OptimizerConfig
-from multitask.training.source import Batch
+from multitask.training.source import Batch, Trainable
 from tests.conftest import task_file
 from tests.multitask.declared import tasks_file
 from tests.multitask.stages.conftest import weights
@@ -199,6 +199,27 @@ def test_a_teacher_that_has_none_of_the_tasks_is_named(distilling, tuned, joint,
     assert f"{tuned.folder}: has none of the tasks trained here (paraphrase); it teaches nothing" in caplog.messages
     said = [line for line in caplog.messages if line.startswith("predictions of ") or "none of the tasks" in line]
     assert said[1:] == [f"predictions of {joint.folder}"]
+
+
+def test_a_teacher_of_embeddings_alone_may_have_other_labels(problem, run_stage, tiny_encoder, tmp_path):
+    """With `gold_share` 1 its answers are not used."""
+    texts = [f"{word} {'time ' * number}" for number in range(3) for word in ("good", "band", "bad")]
+    columns = {"one": [text.strip() for text in texts], "label": ["a", "b", "c"] * 3}
+    declared = {"kind": "classification", "text": "one", "label": "label"}
+    taught = FinetuneConfig((), epochs=1, heads=PLAIN, optimizer=FAST)
+    teacher = run_stage(finetune, taught, data=tasks_file(tmp_path, columns, own=declared))
+    columns["label"] = ["a", "b", "b"] * 3
+    data = tasks_file(tmp_path, columns, own=declared)
+
+    def distilling(share: float) -> Trainable:
+        config = replace(CONFIG, tasks=(), teaching=TeachingConfig(gold_share=share, embedding_loss="cosine"))
+        return problem(distil, config, start=[tiny_encoder, teacher.folder], data=data)
+
+    with pytest.raises(InputError, match="labels are a, b; the model has a, b, c"):
+        distilling(0.9)
+    model = MultitaskModel.load(teacher.folder, "cpu", "fp32", keep_layers=True)
+    embedded = model.encoder.encode(columns["one"])
+    np.testing.assert_allclose(distilling(1.0).sources["own"].embeddings[:, 0], embedded, atol=1e-3)
 
 
 def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
