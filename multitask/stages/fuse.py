@@ -49,7 +49,7 @@ def compute(models: Sequence[Weights], data: Path, config: FuseConfig, run: Open
     begin = StartModel.load(models[0], supervised, run.runtime, supervised.matryoshka)
     problem = Fusing.load(begin, data, supervised)
     problem.add_views(data, config)
-    train_run(run, begin, problem, supervised, supervised.conflicts_every)
+    train_run(run, begin, problem, supervised, supervised.conflicts_every, FuseConfig().finetune)
 
 
 class Fusing(Finetuning):

@@ -25,7 +25,7 @@ from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
 from multitask.training.optimizer import rates_in_use
-from multitask.training.settings import SentencesConfig
+from multitask.training.settings import OptimizerConfig, SentencesConfig
 from multitask.training.source import Trainable
 
 logger = logging.getLogger("multitask")
@@ -97,20 +97,28 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
         yield log
 
 
-def warn_of_idle_rates(module: nn.Module, config: Any) -> None:
-    """Warn of learning rates that were chosen, as they differ from the defaults, but that nothing is trained with."""
+def warn_of_idle_rates(module: nn.Module, config: OptimizerConfig, usual: OptimizerConfig) -> None:
+    """Warn of learning rates that were chosen, as they differ from the usual, but that nothing is trained with."""
     parts = {"learning_rate": "of the encoder", "head_learning_rate": "outside the encoder"}
-    used, usual = rates_in_use(module, config.optimizer), type(config)().optimizer
+    used = rates_in_use(module, config)
     for name, part in parts.items():
-        rate = getattr(config.optimizer, name)
+        rate = getattr(config, name)
         if name not in used and rate not in (None, getattr(usual, name)):
             logger.warning("%s is %g and has no effect: no weight %s is trained", name, rate, part)
 
 
-def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
+def train_run(
+    run: OpenRun,
+    begin: StartModel,
+    problem: Trainable,
+    config: Any,
+    watch_every: int | None = None,
+    usual: Any = None,
+) -> None:
     """Train into a run's folder, and store with the model what it and its start weights were trained on.
 
-    The configuration has a seed, epochs, an optimizer and maybe patience or the steps between evaluations.
+    The configuration has a seed, epochs, an optimizer and maybe patience or the steps between evaluations. `usual` is
+    the stage's default; None: that of its class.
 
     Raises:
         TrainingError: training diverged.
@@ -120,7 +128,7 @@ def train_run(run: OpenRun, begin: StartModel, problem: Trainable, config: Any, 
         seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
-    warn_of_idle_rates(problem.module, config)
+    warn_of_idle_rates(problem.module, config.optimizer, (usual or type(config)()).optimizer)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
     with tensorboard_log(events) as log:
 

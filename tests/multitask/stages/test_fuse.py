@@ -71,6 +71,15 @@ def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
     return [everything[row][column] for column in TEXT_COLUMNS.get(task, PAIR_COLUMNS) for row in rows]
 
 
+def test_a_head_learning_rate_that_nothing_is_trained_with_is_named_also_if_it_is_finetunes_default(run, caplog):
+    """Fusion has none by default."""
+    config = varied(CONFIG, tasks=("similarity",), untrained=(), unlabelled=(), projection="none", train_limit=12)
+    for rate in (None, 1e-3):
+        run(varied(config, optimizer=OptimizerConfig(1e-3, head_learning_rate=rate)))
+    idle = [line for line in caplog.messages if "learning_rate" in line]
+    assert idle == ["head_learning_rate is 0.001 and has no effect: no weight outside the encoder is trained"]
+
+
 # The plan.
 
 
