@@ -128,12 +128,12 @@ def refuse_changed(options: Sequence[Option], values: Mapping[str, Any]) -> None
 
 
 def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
-    """An error that begins with an option, or with the fields that lead to it, with the option's label instead."""
+    """An error that begins with an option, its flag or the fields that lead to it, with the option's label instead."""
     begin, space, rest = error.partition(" ")
     for option in options:
         path = ".".join(option.path)
-        if begin.rstrip(":") in (path, option.name) or begin.startswith(f"{path}."):
-            found = begin.removeprefix(path).removeprefix(option.name)
+        if begin.rstrip(":") in (path, option.name, option.flag) or begin.startswith(f"{path}."):
+            found = begin.removeprefix(path).removeprefix(option.name).removeprefix(option.flag)
             return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
     return error
 
