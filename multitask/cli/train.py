@@ -19,6 +19,7 @@ from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, n
 from multitask.cli.settings_file import values_from, write_settings
 from multitask.cli.use_models import Data
 from multitask.data.markup import markdown_table, markdown_text, text_rows
+from multitask.data.messages import listed
 from multitask.stages.registry import Stage, stages
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def refuse_undeclared(built: Any, options: Sequence[Option], given: Collection[s
         names, kept = (reduce(getattr, option.path, values) for values in (built, taken))
         if option.name in given and names != kept:
             chosen_tasks(data, names)
-            means = "this order is the default, which means none without a task sentiment; take another order"
-            raise InputError(f"{option.name} is {' '.join(names)}; {means}")
+            means = f"this order is the default, which means {listed(kept) or 'none'} with the tasks of {data}"
+            raise InputError(f"{option.name} is {' '.join(names)}; {means}; take another order")
 
 
 def train(options: Any) -> None:
