@@ -206,6 +206,12 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def before_checksum(path: Path) -> bytes | None:
+    """The bytes of a file before the SHA-256 of them (64 hex digits) at its end; None if this is another."""
+    content = path.read_bytes()
+    return content[:-64] if hashlib.sha256(content[:-64]).hexdigest().encode() == content[-64:] else None
+
+
 def has_checksum(path: Path, expected: str) -> bool:
     """Whether a file has this SHA-256 (64 hex digits), or is the blob that git gives this SHA-1 (40 hex digits)."""
     if len(expected) == 64:

@@ -25,7 +25,7 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import json_text, nan_for_null, read_json, read_text, sha256_of_file, write_json
+from minbert.files import before_checksum, json_text, nan_for_null, read_json, read_text, sha256_of_file, write_json
 from minbert.settings import as_json, read_as
 from multitask.base.keys import FORMAT_VERSION, RunKey, machine_name
 from multitask.base.locks import exclusive, refuse_link
@@ -190,8 +190,8 @@ class Run:
     @property
     def seconds_before(self) -> float:
         """Wall time of earlier processes until they saved the state that the run goes on from; 0: not known."""
-        if (self.folder / STATE).is_file():
-            with suppress(InputError, OSError, KeyError, TypeError, ValueError):  # a time must not stop a training
+        with suppress(InputError, OSError, KeyError, TypeError, ValueError):  # a time must not stop a training
+            if before_checksum(self.folder / STATE) is not None:
                 return max(0.0, float(read_json(self.folder / STATE_SECONDS, dict)["seconds"]))  # 0 in place of NaN
         return 0.0
 

@@ -15,7 +15,6 @@ import logging
 import math
 import shutil
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from minbert.checkpoint import not_finite
-from minbert.files import atomic_file, json_text, sha256_of_file, write_json, write_text
+from minbert.files import atomic_file, before_checksum, json_text, sha256_of_file, write_json, write_text
 from multitask.base import distributed
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.errors import TrainingError
@@ -32,8 +31,6 @@ from multitask.training.optimizer import Optimizer
 from multitask.training.source import Trainable
 
 logger = logging.getLogger("multitask")
-
-DIGEST = 64  # hex digits of SHA-256
 
 
 @dataclass
@@ -121,9 +118,7 @@ class RunState:
     def _read(self) -> dict[str, Any] | None:
         if not self.path.is_file():
             return None
-        content = self.path.read_bytes()
-        state, digest = content[:-DIGEST], content[-DIGEST:]
-        if sha256(state).hexdigest().encode() == digest:
+        if (state := before_checksum(self.path)) is not None:
             return torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
         aside = self.path.with_name("damaged-state.pt")
         self.path.replace(aside)

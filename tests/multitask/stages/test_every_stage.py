@@ -1,5 +1,6 @@
 """What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; evaluation."""
 
+import hashlib
 import logging
 import os
 import shutil
@@ -106,14 +107,15 @@ def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_do
 
 
 @pytest.mark.parametrize("kept", ['{"seconds": 7.5}', "{}", '{"seconds": null}', '{"seconds": NaN}', '{"seco', None])
-@pytest.mark.parametrize("with_state", [True, False])
-def test_a_damaged_time_counts_as_none_and_stops_no_training(tmp_path, kept, with_state):
+@pytest.mark.parametrize("state", ["whole", "damaged", None])
+def test_a_damaged_time_and_that_of_a_state_that_no_run_goes_on_from_count_as_none(tmp_path, kept, state):
     (tmp_path / "state").mkdir()
-    if with_state:
-        (tmp_path / "state" / "state.pt").write_bytes(b"")
+    if state is not None:
+        content = b"tensors" + hashlib.sha256(b"tensors").hexdigest().encode()
+        (tmp_path / "state" / "state.pt").write_bytes(content if state == "whole" else content[1:])
     if kept is not None:
         (tmp_path / "state" / "seconds.json").write_text(kept)
-    assert Run(tmp_path).seconds_before == (7.5 if with_state and kept == '{"seconds": 7.5}' else 0)
+    assert Run(tmp_path).seconds_before == (7.5 if state == "whole" and kept == '{"seconds": 7.5}' else 0)
 
 
 def test_the_time_of_a_run_that_was_stopped_is_that_of_all_its_processes(run, monkeypatch):
