@@ -24,7 +24,7 @@ from multitask.data.messages import listed
 from multitask.models.estimates import embeddings_of, located, raw_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.stages.finetune import Finetuning, trains
+from multitask.stages.finetune import Finetuning, planned_rows, trains, warn_of_idle_tasks
 from multitask.stages.finetune import reads as reads_of_tasks
 from multitask.stages.finetune import summary as summary
 from multitask.stages.reads import rows_of, sources_of
@@ -153,6 +153,9 @@ class Distilling(Finetuning):
             source.projection = projection
             source.estimates = np.mean(estimates[name], axis=0).astype(np.float32) if soft else None
         self.sources |= sources
+        every = replace(self.config, train_limit=None)  # it is of labelled rows
+        read = planned_rows({name: rows.examples for name, rows in self.training.items()}, every)
+        warn_of_idle_tasks(read, every)
 
     def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:
         """The tasks' sources, with unlabelled rows, before the teachers have predicted anything."""

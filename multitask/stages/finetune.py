@@ -135,10 +135,7 @@ def rows_of_epoch(scheduler: Scheduler, rows: Mapping[str, RowNumbers], seed: in
 
 
 def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> dict[str, RowNumbers]:
-    """The rows of each task that the training reads, in order: of large sets, few are trained.
-
-    Warns of tasks of which no step reads a row.
-    """
+    """The rows of each task that the training reads, in order: of large sets, few are trained."""
     rows = {name: drawn_rows(len(split), config.train_limit) for name, split in examples.items()}
     with torch.random.fork_rng([]):  # a scheduler may draw, and this one is not trained with
         scheduler = build_scheduler(config, PROCESSOR.device)
@@ -148,10 +145,14 @@ def planned_rows(examples: Mapping[str, Examples], config: FinetuneConfig) -> di
         found = {name: np.union1d(own, drawn[name]) for name, own in found.items()}
         if all(len(own) == len(rows[name]) for name, own in found.items()):
             break
-    if idle := [name for name, own in found.items() if not len(own)]:
+    return found
+
+
+def warn_of_idle_tasks(read: Mapping[str, RowNumbers], config: FinetuneConfig) -> None:
+    """Warn of tasks of which no step reads a row; `read` are the rows of `planned_rows`."""
+    if idle := [name for name, own in read.items() if not len(own)]:
         more = "take more epochs, or a larger epoch_size"
         logger.warning("no step trains %s, as %s draws none of its rows; %s", listed(idle), config.scheduler, more)
-    return found
 
 
 def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> None:
@@ -167,7 +168,7 @@ def _warn_of_seen(held_out: Mapping[str, Examples], trained_on: TrainedOn) -> No
 def _warn_of_labels_without_rows(
     tasks: Mapping[str, Task], training: Mapping[str, Examples], trained: Mapping[str, RowNumbers]
 ) -> None:
-    """Warn of labels that the training file has, but no trained row; `planned_rows` names tasks without rows."""
+    """Warn of labels that the training file has, but no trained row; `warn_of_idle_tasks` names tasks without rows."""
     for name, examples in training.items():
         task = tasks[name]
         if isinstance(task, Labelled) and len(trained[name]):
@@ -254,6 +255,7 @@ class Finetuning(SourceTraining):
         model.on(begin.encoder.runtime)
         read = planned_rows(rows, config)
         if not cls.adds_rows:
+            warn_of_idle_tasks(read, config)
             _warn_of_labels_without_rows(tasks, rows, read)
         if config.conflicts_every is not None:  # conflicts are of rows that no epoch may have
             read = {name: drawn_rows(len(examples), config.train_limit) for name, examples in rows.items()}

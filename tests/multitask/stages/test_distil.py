@@ -24,7 +24,7 @@ from multitask.stages.distil import check_same_task, distil, mined_pairs
 from multitask.stages.finetune import finetune
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
 from multitask.tasks.declarations import COURSE, load_tasks
-from multitask.training.settings import OptimizerConfig
+from multitask.training.settings import OptimizerConfig, SchedulerConfig
 from multitask.training.source import Batch, Trainable
 from tests.conftest import task_file
 from tests.multitask.declared import tasks_file
@@ -220,6 +220,31 @@ def test_a_teacher_of_embeddings_alone_may_have_other_labels(problem, run_stage,
     model = MultitaskModel.load(teacher.folder, "cpu", "fp32", keep_layers=True)
     embedded = model.encoder.encode(columns["one"])
     np.testing.assert_allclose(distilling(1.0).sources["own"].embeddings[:, 0], embedded, atol=1e-3)
+
+
+def test_tasks_that_no_step_trains_are_named_as_they_are_drawn_with_further_rows(
+    problem, run_stage, tiny_encoder, tmp_path, caplog
+):
+    """A label without a trained row is nothing to warn of: a teacher may know it."""
+    texts = [f"{word} {'time ' * number}".strip() for number in range(10) for word in ("good", "band", "bad", "a")]
+    columns = {"one": texts, "two": texts[::-1], "label": ["a", "b", "c", "d"] * 10}
+    few = {"kind": "classification", "text": "one", "label": "label", "train": "few.csv"}
+    many = {"kind": "pair_classification", "text": ["one", "two"], "label": "label"}
+    data = tasks_file(tmp_path, columns, few=few, many=many)
+    (tmp_path / "few.csv").write_text(
+        "one,label\n" + "".join(f"{text},{'abcd'[i % 4]}\n" for i, text in enumerate(texts[:8]))
+    )
+    (tmp_path / "more.txt").write_text("".join(f"{text} good\n" for text in texts * 3))
+    teacher = run_stage(finetune, FinetuneConfig((), epochs=1, heads=PLAIN, optimizer=FAST), data=data)
+    config = replace(CONFIG, tasks=(), scheduler=SchedulerConfig.parse("proportional:alpha=10"), epoch_size=1)
+    for unlabelled, idle in (((), "few"), (("more.txt",), "many")):
+        caplog.clear()
+        changed = replace(config, teaching=TeachingConfig(unlabelled))
+        found = problem(distil, changed, start=[tiny_encoder, teacher.folder], data=data)
+        assert {batch.source for update in found.plan(0) for batch in update} == {"few", "many"} - {idle}
+        [line] = [line for line in caplog.messages if line.startswith("no step")]
+        assert line.startswith(f"no step trains {idle}, as proportional:alpha=10 draws none of its rows")
+        assert "no trained row" not in caplog.text
 
 
 def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
