@@ -80,6 +80,20 @@ def test_a_head_learning_rate_that_nothing_is_trained_with_is_named_also_if_it_i
     assert idle == ["head_learning_rate is 0.001 and has no effect: no weight outside the encoder is trained"]
 
 
+def test_labels_without_a_row_that_is_trained_are_warned_of(problem, tmp_path, caplog):
+    columns = {"text": [f"text {i}" for i in range(24)], "label": [f"rare {i}" for i in range(12)] + ["common"] * 12}
+    data = tasks_file(tmp_path, columns, topic={"kind": "classification", "text": "text", "label": "label"})
+    config = varied(CONFIG, tasks=("topic",), untrained=(), unlabelled=())
+    for limit in (None, 8):
+        caplog.clear()
+        found = problem(fuse, varied(config, train_limit=limit), data=data)
+        rows = np.concatenate([batch.rows for update in found.plan(0) for batch in update if batch.source == "topic"])
+        lacking = {*columns["label"]} - {columns["label"][row] for row in rows}
+        lines = [line for line in caplog.messages if "no trained row" in line]
+        assert len(lines) == bool(lacking) == (limit is not None)
+        assert all(f'"{label}"' in line for label in lacking for line in lines)
+
+
 # The plan.
 
 

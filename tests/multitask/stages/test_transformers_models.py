@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,14 @@ def test_embeddings_are_those_of_transformers(name, pooling, folders):
             states = model(input_ids=ids).last_hidden_state[0]
         expected = states[0] if pooling == "cls" else states.mean(dim=0)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [{"pad_token_id": None}, {}], ids=str)
+def test_a_configuration_without_a_padding_token_gives_the_same_embeddings(fields, folders, monkeypatch):
+    encoder = SentenceEncoder.load(folders["modernbert"], **EXACT)
+    expected = encoder.encode(SENTENCES)
+    monkeypatch.setattr(encoder.model, "theirs", SimpleNamespace(**fields))
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), expected)
 
 
 def test_an_encoder_that_sentence_transformers_embeds_is_scored_without_heads(folders, small_data, tmp_path):

@@ -124,6 +124,8 @@ def test_a_label_that_no_row_has_chooses_none_and_the_form_shows_it(client):
     assert "No row has this label and prediction" in page
     file = client.get("/" + unescape(re.search(r'href="(explore/errors\.csv\?.*?)"', page)[1]))
     assert len(file.text.splitlines()) == 1
+    right = client.get("/", params=asked | {"predicted": options[1]}).text
+    assert "No row has this label and prediction" not in right
 
 
 def test_a_form_keeps_what_was_asked(client):
