@@ -65,7 +65,8 @@ class GradientComponents:
     """
 
     dissipation: Tensor
-    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none."""
+    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none. NaN if the loss pulls, but would
+    not push this anchor without dissipation either."""
     weights: Tensor
     """W_ij, [pairs, pairs + hard_negatives]; 0 on the diagonal."""
     ratio: Tensor
@@ -93,16 +94,17 @@ class GradientComponents:
 
         If the β of a loss have both signs, its mean ratio says little: a few anchors with Σ_j β_ij near 0 dominate it.
         """
-        dissipated = self.dissipation < DISSIPATED
+        defined = self.dissipation[~self.dissipation.isnan()]
+        kept = self.dissipation >= DISSIPATED
 
         def mean(values: Tensor) -> float:
-            return values.double()[~dissipated].mean().item()  # NaN if all are dissipated
+            return values.double()[kept].mean().item()  # NaN if all are dissipated
 
         return {
-            "dissipation": self.dissipation.mean().item(),
-            "dissipated anchors": dissipated.double().mean().item(),
+            "dissipation": defined.mean().item(),
+            "dissipated anchors": (defined < DISSIPATED).double().mean().item(),
             "ratio": mean(self.ratio),
-            "median ratio": self.ratio[~dissipated].nanmedian().item(),
+            "median ratio": self.ratio[kept].nanmedian().item(),
             "hardest negative weight": mean(self.hardest_weight),
             "hardest negative push": mean(self.hardest_push),
             "closer to positive": mean(self.closer),
@@ -306,7 +308,8 @@ def _components(views: Views, found: AnchorGradients, full: Tensor, excluded: Te
     norm = found.gradient.norm()
     rest = (found.gradient - alignment - uniformity).norm()
     return GradientComponents(
-        dissipation=(push / full).where(push > 0, 0),
+        # A loss without any gradient is dissipated: its gate is closed.
+        dissipation=(push / full).where(push > 0, 0).masked_fill((full == 0) & found.gradient.any(), math.nan),
         weights=negatives / total[:, None],
         ratio=-found.pull / total,
         hardest_weight=(negatives.gather(1, hardest)[:, 0] / total).where(differ, math.nan),

@@ -55,7 +55,9 @@ class GradientParadigm(Objective):
         return torch.cat([self._gate(similarity, pairs.excluded), self._gate(of_positives, excluded)])
 
     def full_push(self, push: Tensor) -> Tensor:
-        return push.amax()  # the rows that pass share one normaliser, and the weights of each row sum to 1
+        # The rows that pass share one normaliser, and the weights of each row sum to 1. A row that alone passes has 1.
+        full = push.amax()
+        return full.where(full > 0, 1.0)
 
     def _similarities(self, pairs: UnitPairs) -> tuple[Tensor, Tensor, Tensor]:
         """Of anchors with candidates, of positives with anchors, and which anchors are no negatives of a positive."""

@@ -154,8 +154,9 @@ def test_every_objective_on_every_batch(objective):
     single_dimensions = objective.name == "barlow_twins" and objective.ratio is None
     for batch in (MANY_PAIRS, NEAR, *AWKWARD_BATCHES):
         seen = found(objective, batch)
-        assert seen.dissipation.isfinite().all()
-        assert (seen.dissipation >= 0).all()
+        unpushed = seen.uniformity_norm == 0
+        assert (seen.dissipation.isfinite() | (unpushed & seen.dissipation.isnan())).all()
+        assert not (seen.dissipation < 0).any()
         assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
         if batch.differentiable and not single_dimensions:
             assert seen.residual < 1e-9
@@ -256,6 +257,51 @@ def test_a_constant_loss_has_no_gradient():
     assert not seen.dissipation.any()
     assert seen.summary()["dissipated anchors"] == 1
     assert math.isnan(seen.summary()["ratio"])
+
+
+ONLY_PULLS = ("mhe:uniformity_weight=0", "vicreg:uniformity_weight=0", "align_uniform:uniformity_weight=0", "byol")
+
+
+@pytest.mark.parametrize("text", [*ONLY_PULLS, *(f"{text},dissipation=2" for text in ONLY_PULLS[:2])])
+def test_the_dissipation_of_a_loss_that_only_pulls_is_undefined(text):
+    objective = ObjectiveConfig.parse(text).build()
+    seen = found(objective, MANY_PAIRS)
+    summary = seen.summary()
+    assert seen.alignment_norm.min() > 0.1
+    assert seen.dissipation.isnan().all()
+    assert math.isnan(summary["dissipation"])
+    assert math.isnan(summary["dissipated anchors"])
+    assert signs(objective, [summary]) == []
+
+
+@pytest.mark.parametrize(("margin", "dissipated"), [(0.0, 1.0), (0.3, math.nan)])
+def test_a_loss_that_only_pulls_is_dissipated_where_every_gate_is_closed(margin, dissipated):
+    """A margin is not too low where a part of the anchors is gated, and the others have their whole gradient."""
+    objective = build_objective("mhe", uniformity_weight=0, dissipation=margin)
+    seen = found(objective, MANY_PAIRS)
+    assert (seen.alignment_norm > 0).any() == (margin > 0)
+    assert seen.summary()["dissipated anchors"] == pytest.approx(dissipated, nan_ok=True)
+
+
+def test_anchors_that_only_the_other_half_pulls_are_dissipated():
+    """In `gradient`, an anchor is pulled where it or its positive passes, but it is pushed where it passes itself."""
+    cosine, positive, _ = angles(MANY_PAIRS)
+    others = np.where(np.eye(12, dtype=bool), -9, cosine)
+    smallest = [float((positive - others.max(axis)).min()) for axis in (1, 0)]  # of rows and of columns
+    views = (MANY_PAIRS.anchors, MANY_PAIRS.positives)[:: 1 if smallest[0] > smallest[1] else -1]
+    objective = build_objective("gradient", dissipation=float(np.mean(smallest)))
+    seen = found(objective, Batch("swapped", *views))
+    assert seen.alignment_norm.any()
+    assert not seen.dissipation.any()
+    assert seen.summary()["dissipated anchors"] == 1
+
+
+def test_an_anchor_without_negatives_is_left_out_of_the_means():
+    false = torch.zeros(12, 12, dtype=torch.bool)
+    false[3] = True
+    summary = found(build_objective("dcl"), MANY_PAIRS, false_negatives=false).summary()
+    expected = {"dissipation": 1.0, "dissipated anchors": 0.0, "ratio": 1.0, "median ratio": 1.0}
+    assert {name: summary[name] for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["infonce", "mpt", "vicreg"])

@@ -162,6 +162,12 @@ def test_a_batch_without_any_gradient_is_probed_too(run):
     assert "unlabelled ratio" not in line["training"]
 
 
+def test_a_loss_that_only_pulls_is_not_recorded_as_dissipated(run):
+    (line,) = run(replace(CONFIG, objective=ObjectiveConfig("byol"), momentum=0.9, probe_every=1)).history()
+    assert line["training"]["unlabelled alignment gradient"] > 0
+    assert not [name for name in line["training"] if "dissipat" in name]
+
+
 def test_probing_changes_no_bits(run):
     """Neither that of the batches nor that of held-out sentences; of batches with labels, these alone are probed."""
     limits = {"train_limit": 24, "epochs": 2, "chunk": 3, "evaluate_every": 1}

@@ -230,6 +230,9 @@ def test_a_contrast_shows_the_probes_components_and_a_step(client, encoder):
     assert float(after) < float(before)
     still = ask(client, "contrast", **asked, step=0)
     assert table(still, 0) == table(still, 1)
+    only_pulls = ask(client, "contrast", sentences=LINES, objective="byol")
+    assert [row[2] for row in table(only_pulls, 3)[1:]] == ["–"] * 3
+    assert (html.count('class="bar"'), only_pulls.count('class="bar"')) == (3, 0)
     undefined = ask(client, "contrast", sentences=LINES, objective="mpt", dropout=0, **{"mpt.margin": "0"})
     assert [row[4] for row in table(undefined, 3)[1:]] == ["–"] * 3  # without a push there is no ratio
     assert "-0.00" not in html + still + undefined
