@@ -130,8 +130,10 @@ class Sign:
     says: str  # of the parameter
 
     def of(self, objective: Objective, value: float) -> str | None:
-        """The line about a value; None if it is no sign, or if the objective lacks the parameter."""
-        name = next((name for name in self.parameters if getattr(objective, name, None) is not None), None)
+        """The line about a value; None if it is no sign, or if the objective lacks the parameter or does not use it."""
+        unused = {"weight"} if getattr(objective, "power", None) is not None else set()
+        given = [name for name in self.parameters if name not in unused]
+        name = next((name for name in given if getattr(objective, name, None) is not None), None)
         if name is None or not (value > self.bound if self.above else value < self.bound):
             return None
         compared = f"{value:.3f} is {'above' if self.above else 'below'} {self.bound:g}"

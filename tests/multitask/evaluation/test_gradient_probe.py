@@ -493,3 +493,19 @@ def test_signs_are_seen_where_the_published_sweep_lost_and_nowhere_else():
     assert told["ratio=2"] == ["median ratio 4.042 is above 3.5: ratio=2 is probably too high"]
     assert signs(build_objective("infonce"), [{sign.measure: 0.999 for sign in SIGNS}]) == []
     assert signs(build_objective("infonce"), [{sign.measure: math.nan for sign in SIGNS}]) == []
+
+
+ALIKE = "hardest negative weight 0.010 is below 0.2: {} is probably {}, as nearly all negatives count alike"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("infonce:temperature=1", ALIKE.format("temperature=1", "too high")),
+        ("gradient:weight=1", ALIKE.format("weight=1", "too high")),
+        ("gradient:power=0", None),  # it replaces the softmax, so weight does nothing
+    ],
+)
+def test_a_sign_names_a_parameter_that_the_objective_has_and_uses(text, line):
+    found = signs(ObjectiveConfig.parse(text).build(), [{sign.measure: 0.01 for sign in SIGNS}])
+    assert found == ([] if line is None else [line])
