@@ -21,7 +21,7 @@ Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sen
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -131,13 +131,14 @@ class Sign:
 
     def of(self, objective: Objective, value: float) -> str | None:
         """The line about a value; None if it is no sign, or if the objective lacks the parameter or does not use it."""
-        unused = {"weight"} if getattr(objective, "power", None) is not None else set()
-        given = [name for name in self.parameters if name not in unused]
-        name = next((name for name in given if getattr(objective, name, None) is not None), None)
+        values = {field.name: getattr(objective, field.name) for field in fields(objective)}
+        if values.get("power") is not None:
+            del values["weight"]
+        name = next((name for name in self.parameters if values.get(name) is not None), None)
         if name is None or not (value > self.bound if self.above else value < self.bound):
             return None
         compared = f"{value:.3f} is {'above' if self.above else 'below'} {self.bound:g}"
-        return f"{self.measure} {compared}: {name}={getattr(objective, name):g} is probably {self.says}"
+        return f"{self.measure} {compared}: {name}={values[name]:g} is probably {self.says}"
 
 
 SIGNS = (
@@ -148,6 +149,7 @@ SIGNS = (
         ("weight", "temperature"),
         "too high, as nearly all negatives count alike",
     ),
+    Sign("hardest negative weight", 0.2, False, ("scale",), "too low, as nearly all negatives count alike"),
     Sign("dissipated anchors", 0.995, True, ("dissipation", "margin"), "too low, as hardly an anchor gets a gradient"),
     Sign("median ratio", 3.5, True, ("ratio",), "too high"),
 )

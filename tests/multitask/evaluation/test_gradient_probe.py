@@ -502,6 +502,7 @@ ALIKE = "hardest negative weight 0.010 is below 0.2: {} is probably {}, as nearl
     ("text", "line"),
     [
         ("infonce:temperature=1", ALIKE.format("temperature=1", "too high")),
+        ("mnrl:scale=1", ALIKE.format("scale=1", "too low")),
         ("gradient:weight=1", ALIKE.format("weight=1", "too high")),
         ("gradient:power=0", None),  # it replaces the softmax, so weight does nothing
     ],
