@@ -99,7 +99,9 @@ class MomentumSource(ContrastiveSource):
     def __init__(self, *arguments: Any, momentum: Momentum, queue: int) -> None:
         super().__init__(*arguments)
         if self.labels is not None:
-            raise InputError("momentum is for rows without labels; leave it out, or take --negative-pairs left_out")
+            asked = self.config.objective.build()  # of infonce with labelled pairs, self.objective is quora_pairs
+            remedy = "--negative-pairs left_out" if asked.takes_labels == "none" else "an objective without labels"
+            raise InputError(f"momentum is for rows without labels; leave it out, or take {remedy}")
         if self.of_pairs:
             raise InputError("momentum is for single sentences, and --partners compares pairs here; leave one out")
         self.momentum = momentum
