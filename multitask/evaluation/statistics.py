@@ -179,13 +179,18 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     examples = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in used], axis=0)
     freedom = np.array([len(seeds) - 1 for seeds in paired])
     if not freedom.all():
-        known = examples[~np.isnan(examples)]
-        varies = abs(value) <= ROUNDING or (len(known) and np.ptp(known) > ROUNDING)  # not of unknown answers
-        return Uncertain(value, examples if varies else np.full_like(examples, np.nan))
+        return _of_one_seed(value, examples)
     squares = np.array([values.var(ddof=1) / len(values) for values in paired.values()])
     if (error := np.sqrt(squares.sum())) < ROUNDING:
         return Uncertain(value, examples, 0.0, float(freedom.sum()))
     return Uncertain(value, examples, float(error), float(squares.sum() ** 2 / (squares**2 / freedom).sum()))
+
+
+def _of_one_seed(value: float, examples: Values) -> Uncertain:
+    """A number without an interval if no draw of it varies, as of unknown answers, unless it is 0: of equal rows."""
+    known = examples[~np.isnan(examples)]
+    varies = abs(value) <= ROUNDING or (len(known) and np.ptp(known) > ROUNDING)
+    return Uncertain(value, examples if varies else np.full_like(examples, np.nan))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -255,7 +260,10 @@ def draws_of(task: str) -> np.random.Generator:
 
 
 def scores_with_intervals(answers: Mapping[str, DevAnswers]) -> dict[str, Uncertain]:
-    """Each task's score, and the mean of those where higher is better, `overall`, over resampled rows."""
+    """Each task's score, and the mean of those where higher is better, `overall`, over resampled rows.
+
+    A score that does not vary, such as one without an error, has no interval.
+    """
     found: dict[str, tuple[float, Values]] = {}
     for task, (labels, predictions, metric, classes, score) in answers.items():
         drawn = resampled_scores(labels, predictions[None], metric, draws_of(task), classes=classes)
@@ -263,4 +271,4 @@ def scores_with_intervals(answers: Mapping[str, DevAnswers]) -> dict[str, Uncert
     if meant := [found[task] for task, answer in answers.items() if answer.metric not in LOWER_IS_BETTER]:
         scores, drawn_scores = zip(*meant, strict=True)
         found = {"overall": (float(np.mean(scores)), np.mean(drawn_scores, axis=0)), **found}
-    return {name: Uncertain(score, values) for name, (score, values) in found.items()}
+    return {name: _of_one_seed(score, values) for name, (score, values) in found.items()}
