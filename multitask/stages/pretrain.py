@@ -48,7 +48,7 @@ from multitask.stages.training_run import StartModel, train_run
 from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Cosine
-from multitask.tasks.read_examples import load_rows
+from multitask.tasks.read_examples import completed, load_rows
 from multitask.tasks.scores import correlation_metrics
 from multitask.tasks.task import Task
 from multitask.training.contrastive_source import (
@@ -71,7 +71,7 @@ pretrain = partial(run_stage, PRETRAIN)
 
 
 def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
-    """The sources, and the dev set that selects or is probed."""
+    """The sources, the dev set that selects or is probed, and the training rows that decide its labels."""
     tasks = load_tasks(data)
     chosen = _selecting(config, data)
     selecting = [task for name, task in tasks.items() if name == chosen]
@@ -79,7 +79,8 @@ def reads(config: PretrainConfig, data: Path) -> dict[str, Any]:
     dev = rows_of(selecting, "dev")
     if (folder := _retrieval_folder(config, data)) is not None:
         dev |= {str(path.relative_to(folder)): hash_of_file(path) for path in retrieval_files(folder, "dev")}
-    return {**found, "tasks": [*found["tasks"], *declared(selecting)], "dev": dev}
+    training = found["training"] | rows_of([task for task in selecting if not task.outputs], "train")
+    return {"tasks": [*found["tasks"], *declared(selecting)], "training": training, "dev": dev}
 
 
 def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
@@ -141,15 +142,19 @@ def _selecting(config: PretrainConfig, data: Path) -> str | None:
 
 
 def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
-    """The task whose dev set selects or is probed; None if none is. Raises InputError if there is no such set."""
+    """The task whose dev set selects or is probed, with its labels; None if none is.
+
+    Raises InputError if there is no such set.
+    """
     tasks = load_tasks(data)
     if (name := _selecting(config, data)) is None:
         return None
     remedies = ["add --select last, which keeps the last state"] if config.select != "last" else []
     remedies += ["leave out --probe-held-out"] if config.probe_held_out is not None else []
+    # Undeclared classes, with no outputs yet, may be two, but are not offered.
     pairs = {name: task for name, task in tasks.items() if task.pair and task.outputs <= 1}
     dev = {name: task.files.dev or task.source("train") for name, task in pairs.items()}
-    if others := [other for other, source in dev.items() if other != name and source.exists()]:
+    if others := [other for other, source in dev.items() if other != name and pairs[other].outputs and source.exists()]:
         remedies = [f"name another task of pairs ({', '.join(others)})", *remedies]
     needed = f"which the best state is chosen on; {' or '.join(remedies)}"
     if (task := tasks.get(name)) is None:
@@ -159,7 +164,7 @@ def _task_of_pairs(config: PretrainConfig, data: Path) -> Task | None:
         raise InputError(f"{data}: {name} has no pairs with numbers or two classes, {needed}")
     if not dev[name].exists():
         raise InputError(f"{dev[name]}: no such file, {needed}{other_tasks(Path(dev[name].file))}")
-    return task
+    return task if task.outputs else completed(task)
 
 
 class HeldOut:

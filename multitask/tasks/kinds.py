@@ -230,6 +230,10 @@ class Regression(Task):
         return True
 
     @property
+    def complete(self) -> bool:
+        return (self.range or self.learned_range) is not None
+
+    @property
     def outputs(self) -> int:
         return 1
 

@@ -192,6 +192,10 @@ class Labelled(Task):
     def outputs(self) -> int:
         return 1 if self.pair and self.log_odds else len(self.labels)
 
+    @property
+    def complete(self) -> bool:
+        return bool(self.labels)
+
     def learned(self, training: Examples) -> Self:
         names = self.names or training.classes
         if len(names) > MOST_CLASSES:

@@ -77,6 +77,11 @@ def load_training_rows(task: Task) -> tuple[Task, Examples]:
     return task, replace(examples, classes=())
 
 
+def completed(task: Task) -> Task:
+    """The task with labels or a range: if it declares none, its training rows are read, which decide them."""
+    return task if task.complete else load_training_rows(task)[0]
+
+
 def held_out(examples: Examples, share: float) -> tuple[RowNumbers, RowNumbers]:
     """Training and development rows: a share of the rows is held out, spread evenly over the labels.
 

@@ -176,6 +176,11 @@ class Task(ABC):
         """Whether its labels are numbers, which may have a decimal mark of the file's own. All others are text."""
 
     @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether its labels, or the range of its numbers, are known: declared, or learned from training rows."""
+
+    @property
     def loss_weight(self) -> float:
         """The factor of its loss."""
         return 1.0 if isinstance(self.weight, str) else self.weight

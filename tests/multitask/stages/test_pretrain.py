@@ -440,12 +440,13 @@ def own_pairs(tmp_path) -> Path:
         {"a": first, "b": second, "same": np.where(same, "yes", "no"), "near": np.int64(same), "nli": nli},
         same={"kind": "pair_classification", "label": "same", "labels": ["no", "yes"], **pair},
         nli={"kind": "pair_classification", "label": "nli", **pair},
+        unnamed={"kind": "pair_classification", "label": "same", **pair},
         near={"kind": "cosine", "label": "near", **pair},
         topic={"kind": "classification", "text": "a", "label": "nli"},
     )
 
 
-@pytest.mark.parametrize("select", ["same", None])
+@pytest.mark.parametrize("select", ["same", "unnamed", None])
 def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, own_pairs, select):
     name = select or "near"
     # The saved model reads whole sentences, so they are what is scored, although the training reads their beginnings.
@@ -491,7 +492,7 @@ def test_a_retrieval_set_of_ones_own_selects(run, own_pairs):
     ("select", "problem"),
     [
         ("nli", r"rows\.csv: 3 classes cannot select; expected two"),
-        ("topic", r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, nli, near"),
+        ("topic", r"topic has no pairs with numbers or two classes, .*; name another task of pairs \(same, near\)"),
         (
             "sam",
             r"has no task sam, nor a folder sam with a retrieval set, which the best state is chosen on; name another",
