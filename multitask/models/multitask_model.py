@@ -49,6 +49,7 @@ from multitask.models.sentence_transformers_encoder import beyond_encoder
 from multitask.models.settings import HeadsConfig
 from multitask.tasks.declarations import stored_task
 from multitask.tasks.kinds import Classification, Regression
+from multitask.tasks.read_examples import completed
 from multitask.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -260,13 +261,14 @@ def stored_tasks(folder: Path, description: ModelDescription) -> dict[str, Task]
         raise InputError(f"{folder / DESCRIPTION}: {error}") from None
 
 
-def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
+def load_model(folder: Path, pairs: Mapping[str, Task], names: Sequence[str] = ()) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
-    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out. Texts
-    are cut to the length that the folder records, as `SentenceEncoder.load` cuts them.
+    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out. For
+    labels or a range that are not declared, training rows are read, of the tasks of these `names` (default: of all).
+    Texts are cut to the length that the folder records, as `SentenceEncoder.load` cuts them.
 
-    Raises InputError if an encoder's embeddings need more than this library computes.
+    Raises InputError if an encoder's embeddings need more than this library computes, or training rows do not suffice.
     """
     if has_heads(folder):
         return MultitaskModel.load(folder, keep_layers=True)
@@ -274,7 +276,9 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
         raise InputError(
             f"{reason}, so the encoder alone is not the model: it scores no tasks (`evaluate --suite` computes all)"
         )
-    scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
+    used = {name: task for name, task in pairs.items() if task.pair and (task.complete or not names or name in names)}
+    known = {name: completed(task) for name, task in used.items()}
+    scored = {name: task for name, task in known.items() if task.outputs == 1}
     for name, task in scored.items():
         if isinstance(task, Classification) and task.names != ("0", "1"):
             logger.warning("%s: alike pairs count as %s, the second label", name, quote(task.names[1]))

@@ -42,9 +42,13 @@ AT_THRESHOLD = "accuracy_at_threshold"
 
 
 def reads(config: EvaluateConfig, data: Path) -> dict[str, Any]:
-    """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
+    """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded.
+
+    Training rows decide thresholds and, for an encoder without heads, what pairs of tasks do not declare.
+    """
     tasks = load_tasks(data)
-    training = rows_of([task for name, task in tasks.items() if name in config.thresholds], "train")
+    trained = [task for name, task in tasks.items() if name in config.thresholds or (task.pair and not task.complete)]
+    training = rows_of(trained, "train")
     return {"tasks": declared(tasks.values()), "dev": rows_of(tasks.values(), "dev")} | (
         {"training": training} if training else {}
     )

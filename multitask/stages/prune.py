@@ -163,7 +163,8 @@ def reads(config: PruneConfig, data: Path) -> dict[str, Any]:
         tasks = [similarity_task(data)]
     elif config.score == "task":
         tasks = [_scored_task(data, config)]
-    return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
+    learned = {"learned": True} if any(not task.complete and task.pair for task in tasks) else {}
+    return {"tasks": declared(tasks), "training": rows_of(tasks, "train"), **learned}
 
 
 def compute(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
@@ -267,9 +268,9 @@ def _scored_task(data: Path, config: PruneConfig) -> Task:
 
 def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    model = load_model(begin.folder, load_tasks(data)).on(begin.encoder.runtime)
     declared = _scored_task(data, config)
     name = declared.name
+    model = load_model(begin.folder, load_tasks(data), [name]).on(begin.encoder.runtime)
     if name not in model.tasks:
         raise InputError(
             f"{begin.name}: no head for {name!r}, only for {', '.join(model.tasks)}; score by one of these, or "

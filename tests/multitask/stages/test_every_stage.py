@@ -361,6 +361,34 @@ def test_the_geometry_of_a_task_of_another_range_is_of_its_top_fifth(scored, tin
     assert found[0]["alignment"] == pytest.approx(np.square(first - second).sum(), rel=1e-3)
 
 
+def test_an_encoder_alone_is_scored_with_the_labels_and_the_range_of_the_training_rows(scored, tiny_encoder, tmp_path):
+    rows = {"a": ["a film", "two cats", "a dog"], "b": ["a movie", "three cats", "rain"], "nli": ["n", "e", "c"]}
+    rows |= {"same": ["no", "no", "yes"], "far": [40, 60, 20]}
+    pair = {"text": ["a", "b"], "train": "train.csv"}
+    named = {"kind": "pair_classification", "label": "same", **pair}
+    tasks = tasks_file(
+        tmp_path,
+        rows,
+        same=named,
+        named=named | {"labels": ["no", "yes"]},
+        nli={"kind": "pair_classification", "label": "nli", **pair},
+        far={"kind": "pair_regression", "label": "far", "metric": "rmse", **pair},
+    )
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    first, second = (encoder.encode(rows[column], normalize=True) for column in "ab")
+    cosines = (first * second).sum(axis=1)
+    for low, high in ((0, 100), (10, 60)):
+        ends = "".join(f"x,y,{nli},{same},{far}\n" for nli, same, far in (("n", "no", low), ("e", "yes", high)))
+        (tmp_path / "train.csv").write_text(f"a,b,nli,same,far\n{ends}x,z,c,no,{low}\n")
+        folder = scored(tiny_encoder, tasks)
+        metrics = read_json(folder / "evaluation.json")["metrics"]
+        assert metrics.keys() == {"same", "named", "far"}  # three classes need a trained head
+        assert metrics["same"] == metrics["named"]
+        expected = low + cosines * (high - low)
+        np.testing.assert_allclose(np.load(folder / "predictions.npz")["far_predictions"], expected, rtol=1e-4)
+        assert metrics["far"]["rmse"] == pytest.approx(np.sqrt(np.mean((expected - rows["far"]) ** 2)), rel=1e-3)
+
+
 def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(
     sentiment_run, scored, tiny_encoder, small_data, tmp_path
 ):

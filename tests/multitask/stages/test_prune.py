@@ -231,6 +231,21 @@ def test_scores_by_a_task_weigh_its_rows(run, run_stage, tmp_path):
     assert any(not np.array_equal(plain[name], weighted[name]) for name in plain.files)
 
 
+@pytest.mark.parametrize(
+    ("kind", "label", "declared"),
+    [("pair_classification", "same", {"labels": ["no", "yes"]}), ("pair_regression", "far", {"range": [10, 57]})],
+)
+def test_scores_by_a_task_of_an_encoder_read_what_the_rows_decide(kind, label, declared, run, tmp_path):
+    columns = {"a": [f"word{n} and" for n in range(48)], "b": [f"and word{n // 2}" for n in range(48)]}
+    columns |= {"same": ["no", "yes"] * 24, "far": [*range(10, 58)]}
+    found = []
+    for more in ({}, declared):
+        data = tasks_file(tmp_path, columns, own={"kind": kind, "text": ["a", "b"], "label": label} | more)
+        found.append(np.load(run(replace(HALF, score="task", task="own"), data=data).folder / "scores.npz"))
+    for name in found[0].files:
+        np.testing.assert_array_equal(*(scores[name] for scores in found))
+
+
 def test_what_it_was_scored_on_counts_as_training_data(run, data, tmp_path):
     scored = load_rows(load_tasks(data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
