@@ -280,9 +280,14 @@ def load_model(folder: Path, pairs: Mapping[str, Task], names: Sequence[str] = (
     known = {name: completed(task) for name, task in used.items()}
     scored = {name: task for name, task in known.items() if task.outputs == 1}
     for name, task in scored.items():
-        if isinstance(task, Classification) and task.names != ("0", "1"):
-            logger.warning("%s: alike pairs count as %s, the second label", name, quote(task.names[1]))
+        warn_of_alike_label(name, task)
     return MultitaskModel(SentenceEncoder.read_as_stored(folder), scored, HeadsConfig(sharing="none")).eval()
+
+
+def warn_of_alike_label(name: str, task: Task) -> None:
+    """Log which of two classes a high cosine counts as, unless they are called 0 and 1."""
+    if isinstance(task, Classification) and task.names != ("0", "1"):
+        logger.warning("%s: alike pairs count as %s, the second label", name, quote(task.names[1]))
 
 
 def predict_columns(

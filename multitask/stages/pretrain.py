@@ -39,6 +39,7 @@ from multitask.evaluation.retrieval import (
 )
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files, stored_max_length
+from multitask.models.multitask_model import warn_of_alike_label
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.stages.reads import declared, rows_of, sources_of
@@ -117,6 +118,8 @@ def compute(models: Sequence[Weights], data: Path, config: PretrainConfig, run: 
         examples = load_rows(task, "dev")
         if len(examples.classes) > 2:
             raise InputError(f"{examples.source}: {len(examples.classes)} classes cannot select; expected two")
+        if config.select == task.name:
+            warn_of_alike_label(task.name, task)
         warn_of_gaps(task, examples)
         dev = saved.tokenised(examples)
     folder = _retrieval_folder(config, data)

@@ -447,12 +447,14 @@ def own_pairs(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("select", ["same", "unnamed", None])
-def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, own_pairs, select):
+def test_pairs_of_two_classes_or_the_first_pairs_with_similarities_select(run, own_pairs, select, caplog):
     name = select or "near"
     # The saved model reads whole sentences, so they are what is scored, although the training reads their beginnings.
     artefact = run(replace(CONFIG, sources=("same",), select=select, epochs=2, max_length=5), data=own_pairs)
     lines = [line["scores"][name] for line in artefact.history()]
     assert len(lines) == 2
+    alike = f'{select}: alike pairs count as "yes", the second label'
+    assert [line for line in caplog.messages if "alike" in line] == ([alike] if select else [])
     best = json.loads((artefact.folder / "best.json").read_text())
     assert list(best) == [name]
     encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
