@@ -11,6 +11,7 @@ from multitask.base.keys import hash_of_file
 from multitask.data.messages import read_or_refuse
 from multitask.data.tables import MissingSplitError, RowsFrom
 from multitask.tasks.declarations import COURSE, load_tasks
+from multitask.tasks.labels import Labelled
 from multitask.tasks.sources import TaskTexts, source_named
 from multitask.tasks.task import Split, Task
 
@@ -25,7 +26,7 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     """The declarations of tasks, in their order, and how their files are read."""
     course = [*map(_declared, load_tasks(COURSE).values())]
     return [
-        own if own in course else {**own, "reading": READING, "shown": [*getattr(task, "shown", ())]}
+        own if own in course else {**own, "reading": READING, **_labels_as_written(task)}
         for task, own in ((task, _declared(task)) for task in tasks)
     ]
 
@@ -39,6 +40,12 @@ def _declared(task: Task) -> dict[str, Any]:
         "splits": [_format(source) for source in (task.files.train, task.files.dev, task.files.test)],
         **({"held_out": task.files.dev_share} if task.files.dev is None else {}),  # no training rows
     }
+
+
+def _labels_as_written(task: Task) -> dict[str, Any]:
+    """What decides how models of a task read and show labels, besides its declaration."""
+    numbers = {"numbers": [*task.numbers.values()]} if isinstance(task, Labelled) and task.numbers else {}
+    return {"shown": [*getattr(task, "shown", ())], **numbers}
 
 
 def _format(source: RowsFrom | None) -> list[Any] | None:

@@ -291,10 +291,10 @@ class Labelled(Task):
 
     @property
     def numeric(self) -> bool:
-        return bool(self._numbers)
+        return bool(self.numbers)
 
     @cached_property
-    def _numbers(self) -> dict[float, str]:
+    def numbers(self) -> dict[float, str]:
         """The names of labels that are declared as numbers."""
         declared = zip(self.labels, self.names, strict=True)
         return {float(label): name for label, name in declared if type(label) in (int, float)}
@@ -308,8 +308,8 @@ class Labelled(Task):
         name = str(self.aliases.get(written, written))
         if name in self._names or not self.labels:
             return name
-        if NUMBER.fullmatch(name) and float(name) in self._numbers:
-            return self._numbers[float(name)]
+        if NUMBER.fullmatch(name) and float(name) in self.numbers:
+            return self.numbers[float(name)]
         near = [
             f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}"
             for n in self.names

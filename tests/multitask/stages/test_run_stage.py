@@ -111,6 +111,16 @@ def test_declarations_are_part_of_the_key_and_the_tasks_file_is_not(tasks_file, 
     assert (key(tasks_file) != before) == matters
 
 
+@pytest.mark.parametrize(("then", "now", "matters"), [('["0", "1"]', "[0, 1]", True), ("[0, 1]", "[0, 1.0]", False)])
+def test_whether_labels_are_numbers_is_part_of_the_key(tasks_file, then, now, matters):
+    """Numbers also stand for other ways to write them, for which a stored model reads files by its own labels."""
+    keys = set()
+    for labels in (then, now):
+        tasks_file.write_text(TASKS.replace('["a", "b"]', labels))
+        keys.add(key(tasks_file))
+    assert len(keys) == 1 + matters
+
+
 @pytest.mark.parametrize(
     ("stage", "config"),
     [
