@@ -164,7 +164,17 @@ def _declared(name: str, table: Any, root: Path, formats: FileFormats) -> Task:
     located: dict[str, Any] = {split: _located(task, split, root, formats) for split in task.files.splits}
     task = replace(task, files=replace(task.files, **located))
     _refuse_without_effect(task, values)
+    if isinstance(task, Labelled):
+        _refuse_unknown_labels(task)
     return task
+
+
+def _refuse_unknown_labels(task: Labelled) -> None:
+    """Raise InputError if an alias means none of the declared labels."""
+    for alias, meant in task.aliases.items():
+        if task.label_named(name := str(meant)) is None:
+            expected = f"expected one of {listed(task.names)}{did_you_mean(name, task.names)}"
+            raise task.problem(f"aliases have {quote(alias)} = {quote(name)}; {expected}")
 
 
 def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:

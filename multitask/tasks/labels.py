@@ -303,13 +303,17 @@ class Labelled(Task):
     def _names(self) -> frozenset[str]:
         return frozenset(self.names)
 
+    def label_named(self, name: str) -> str | None:
+        """The label that is called so, or is this number; any name until labels are known. None if there is none."""
+        if name in self._names or not self.labels:
+            return name
+        return self.numbers.get(float(name)) if NUMBER.fullmatch(name) else None
+
     def _label_of(self, written: str) -> str:
         """The label that a name in a file means."""
         name = str(self.aliases.get(written, written))
-        if name in self._names or not self.labels:
-            return name
-        if NUMBER.fullmatch(name) and float(name) in self.numbers:
-            return self.numbers[float(name)]
+        if (label := self.label_named(name)) is not None:
+            return label
         near = [
             f"; or add aliases = {{ {spelled(name)} = {spelled(n)} }}"
             for n in self.names
