@@ -158,9 +158,13 @@ TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
 
 
 def several_labels(names: Iterable[str]) -> str:
-    """Several labels in a text; those with the sign that stands between them as a JSON list, which tasks read, too."""
+    """Several labels in a text that tasks read as these labels: with | between them, or as a JSON list.
+
+    They are a list if one contains this sign, or begins as a list does.
+    """
     found = [*names]
-    return json.dumps(found, ensure_ascii=False) if any("|" in name for name in found) else "|".join(found)
+    as_list = any("|" in name or name.startswith("[") for name in found)
+    return json.dumps(found, ensure_ascii=False) if as_list else "|".join(found)
 
 
 def _cell(column: str, value: Any) -> Any:

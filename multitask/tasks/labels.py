@@ -106,7 +106,7 @@ def parts(value: Any, separator: str) -> list[str] | None:
             as_written: dict[str, Any] = {"parse_int": str, "parse_float": str}
             listed = json.loads(text, **as_written) if text.startswith("[") else text.split(separator)
         except (ValueError, RecursionError):
-            raise ValueError(f"expected names with {separator} between them, or a JSON list") from None
+            raise ValueError(f"expected names with {separator} between them, or a JSON list, which [ begins") from None
     elif value is None:
         return None
     else:

@@ -15,6 +15,7 @@ from multitask.data.examples import Examples
 from multitask.data.messages import spelled
 from multitask.data.tables import RowsFrom
 from multitask.data.texts import visible_text
+from multitask.data.write_tables import several_labels
 from multitask.tasks.declarations import task_of
 from multitask.tasks.labels import class_order, flag, label_name, number, parts
 from multitask.tasks.read_examples import read_examples
@@ -92,8 +93,13 @@ def test_several_labels_are_read_once_each_and_none_is_not_blank(values, found):
 
 def test_a_broken_list_says_what_is_expected():
     for value in ("[a, b]", "[" * 100_000, "[1"):
-        with pytest.raises(ValueError, match=r"^expected names with \| between them, or a JSON list$"):
+        with pytest.raises(ValueError, match=r"^expected names with \| between them, or a JSON list, which \[ begins$"):
             parts(value, "|")
+
+
+@pytest.mark.parametrize("names", [["[BUG]"], ["[1]"], ["[a", "b]"], ["a", "[1]"], ["a|b"], ["a", "b"], ["a]"]])
+def test_several_labels_are_read_as_they_were_written(names):
+    assert parts(several_labels(names), "|") == names
 
 
 @given(st.lists(st.sampled_from(["10", "9", "-1", "1e999", "2e999", "0.5"])) | st.lists(st.text()), st.randoms())
