@@ -28,6 +28,8 @@ from multitask.tasks.task import Split, Task, TaskFiles
 logger = logging.getLogger("multitask")
 
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+OTHER_MARK = {".": (",", "commas", "set"), ",": (".", "points", "leave out")}
+"""By decimal mark, the one that a number may have instead, its name, and what to do with `decimal = ","` then."""
 STRATUM = 10
 """Rows that a group needs. Numbers with fewer rows each on average form ten groups by size, rare sets of labels one."""
 
@@ -287,9 +289,11 @@ def _label(task: Task, row: FileRow, file_format: Format) -> Any:
             raise  # it names the column
         written, hint = value_of(row, column), ""
         if isinstance(task, Regression) and isinstance(written, str):
-            if "," in written and file_format.decimal == ".":
-                thousands = "without commas between thousands; " * bool(THOUSANDS.fullmatch(written.strip()))
-                hint = f' ({thousands}or set decimal = "," in the tasks file)'
+            mark, name, remedy = OTHER_MARK[file_format.decimal]
+            if mark in written:
+                with_point = str(file_format.label_field(written)).strip()
+                thousands = f"without {name} between thousands; " * bool(THOUSANDS.fullmatch(with_point))
+                hint = f' ({thousands}or {remedy} decimal = "," in the tasks file)'
             elif written.strip().casefold() in NO_VALUE:
                 hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"
         raise ValueError(f"{column} is {quote(written)}; {error}{hint}") from None
