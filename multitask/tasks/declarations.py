@@ -99,9 +99,11 @@ def task_of(name: str, declaration: Any) -> Task:
     if isinstance(values.get("text"), str):
         values["text"] = [values["text"]]
     parts: dict[Any, list[str]] = {part: [field.name for field in fields(part)] for part in (TaskFiles, kind, Format)}
-    known = [key for keys in parts.values() for key in keys if key not in ("name", "format", "files", "form")]
+    inner = ("name", "format", "files", "form")
+    known = [key for keys in parts.values() for key in keys if key not in inner]
     if unknown := [key for key in values if key not in known]:
-        owners = [other for other, of_kind in KINDS.items() if unknown[0] in {field.name for field in fields(of_kind)}]
+        kinds = {} if unknown[0] in inner else KINDS
+        owners = [other for other, of_kind in kinds.items() if unknown[0] in {field.name for field in fields(of_kind)}]
         expected = ["kind", "file", "split", *(key for key in known if key not in FOUND_BY_TRAINING)]
         hint = f", only {listed(owners)}" if owners else did_you_mean(unknown[0], expected)
         hint = hint or f"; it has {', '.join(expected)}"

@@ -340,7 +340,7 @@ def without_rows(task: Labelled, labels: NDArray[np.float32]) -> list[str]:
 def _written(task: Task, counts: Counts) -> Iterator[Hint]:
     """Missing values, several ways to write a label, and quotes."""
     if missing := [name for name in counts if name.casefold() in NO_VALUE]:
-        values = ", ".join(map(spelled, missing))
+        values = ", ".join(map(spelled, (*task.file_format.missing, *missing)))
         yield missing, "there is no label", f"set missing = [{values}] in tasks.{task.name}"
     for meant, *others in _groups(counts):
         if others:

@@ -295,5 +295,6 @@ def _label(task: Task, row: FileRow, file_format: Format) -> Any:
                 thousands = f"without {name} between thousands; " * bool(THOUSANDS.fullmatch(with_point))
                 hint = f' ({thousands}or {remedy} decimal = "," in the tasks file)'
             elif written.strip().casefold() in NO_VALUE:
-                hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"
+                missing = ", ".join(map(quote, (*file_format.missing, written.strip())))
+                hint = f" (or set missing = [{missing}] in the tasks file)"
         raise ValueError(f"{column} is {quote(written)}; {error}{hint}") from None

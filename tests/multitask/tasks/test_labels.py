@@ -187,6 +187,11 @@ def test_missing_values_quotes_and_several_labels_are_pointed_out(tmp_path, kind
     assert hints(tmp_path, labels * 2, kind) == ([] if hint is None else [hint])
 
 
+def test_declared_missing_values_stay_in_the_advice(tmp_path):
+    [hint] = hints(tmp_path, ["N/A", "-", "a", "b"] * 2, missing=["n/a", "-"])
+    assert 'if so, set missing = ["n/a", "-", "N/A"] in tasks.x' in hint
+
+
 def test_rare_labels_that_are_similar_to_frequent_ones_are_pointed_out(tmp_path):
     labels = ["review"] * 40 + ["reviw", "bug"] + ["invoice"] * 9 + ["invoices"] * 9
     assert hints(tmp_path, labels) == [
