@@ -43,6 +43,8 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
             str(root / file): (read_as(Format, json.dumps(table, default=str), f"files.{file}"), table)
             for file, table in files.items()
         }
+        for file, table in files.items():
+            _refuse_line_breaks(f"files.{file}", table)
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
@@ -181,6 +183,9 @@ def _refuse_unknown_labels(task: Labelled) -> None:
 
 def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
     """Raise InputError if the values that declare a task have one that nothing reads."""
+    if "dev_share" in values and task.files.dev is not None:
+        raise task.problem("dev_share has no effect with a dev set; leave one out")
+    _refuse_line_breaks(f"tasks.{task.name}", values)
     if isinstance(task, MultiLabel) and not isinstance(task.files.label, str):
         for name in ("aliases", "label_separator"):
             if name in values:
@@ -191,6 +196,12 @@ def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
     idle = [name for name in task.files.format.changed() if name not in LABEL_SETTINGS]
     if idle and all(source.format for source in task.files.splits.values()):
         raise task.problem(f"{listed(idle)}: every file has a table [files] of its own; set this there")
+
+
+def _refuse_line_breaks(place: str, values: Mapping[str, Any]) -> None:
+    """Raise InputError if fields that are never quoted may contain line breaks."""
+    if values.get("line_breaks") and values.get("quotes") is False:
+        raise InputError(f"{place}: line_breaks has no effect with quotes = false; leave it out")
 
 
 def _located(task: Task, split: Split, root: Path, formats: FileFormats) -> RowsFrom:

@@ -43,12 +43,10 @@ labels = ["no", 1, 2.0, 0.5, true]
 train = "data/train.jsonl"
 dev = { file = "dev.parquet", split = "valid" }
 test = "/somewhere/test.csv"
-dev_share = 0.2
 metric = "macro_f1"
 weight = 2
 id = "number"
 separator = ";"
-line_breaks = true
 quotes = false
 class_weights = [1, 2, 3.5, 4, 5]
 prediction_file = "file"
@@ -61,6 +59,8 @@ label = "stars"
 train = "reviews.csv"
 range = [1, 5]
 metric = "rmse"
+dev_share = 0.2
+line_breaks = true
 
 [tasks.marks]
 kind = "multilabel"
@@ -84,7 +84,7 @@ class_weights = "balanced"
     lists = {"text": ("premise", "hypothesis"), "labels": ("no", 1, 2.0, 0.5, True)}
     assert kept == {name: wrote[name] for name in kept} | lists | {"class_weights": (1, 2, 3.5, 4, 5)}
     reviews: Any = {"text": ("review",), "train": RowsFrom(str(tmp_path / "reviews.csv"))}
-    files = TaskFiles(label="stars", **reviews)
+    files = TaskFiles(label="stars", dev_share=0.2, format=Format(line_breaks=True), **reviews)
     assert stars == Regression(name="stars", files=files, range=(1.0, 5.0), metric="rmse")
     columns = ("price", "quality")
     files = TaskFiles(label=columns, **reviews)
