@@ -208,8 +208,8 @@ def sha256_of_file(path: Path) -> str:
 
 def before_checksum(path: Path) -> bytes | None:
     """The bytes of a file before the SHA-256 of them (64 hex digits) at its end; None if this is another."""
-    content = path.read_bytes()
-    return content[:-64] if hashlib.sha256(content[:-64]).hexdigest().encode() == content[-64:] else None
+    content = memoryview(path.read_bytes())
+    return bytes(content[:-64]) if hashlib.sha256(content[:-64]).hexdigest().encode() == content[-64:] else None
 
 
 def has_checksum(path: Path, expected: str) -> bool:

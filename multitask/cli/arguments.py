@@ -12,7 +12,7 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import takewhile
 from pathlib import Path
 from types import NoneType
@@ -120,10 +120,10 @@ def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any])
     return read_as(kind, json.dumps(nested, default=str))
 
 
-def refuse_changed(options: Sequence[Option], values: Mapping[str, Any]) -> None:
-    """Raise InputError for an option that its command refuses, and whose value is not the default."""
+def refuse_changed(options: Sequence[Option], built: Any) -> None:
+    """Raise InputError for an option of built settings that its command refuses, and whose value is not the default."""
     for option in options:
-        if option.refused and values.get(option.name, option.default) != option.default:
+        if option.refused and reduce(getattr, option.path, built) != option.default:
             raise InputError(f"{option.name} {option.refused}")
 
 
@@ -193,7 +193,7 @@ class Command:
         options = self.declared()
         runs = f", or a run of {self.name}" if self.stage else ""
         text = "Explain a value of {}: its formula, source and parameters."
-        explained = [o for o in options if hasattr(o.kind, "explain")]
+        explained = [o for o in options if hasattr(o.kind, "explain") and not o.refused]
         found = [Option((f"help_{o.name}",), str, None, text.format(o.flag)) for o in explained]
         if not all(map(self.is_flag, options)):
             text = "Settings without a flag of their own, as NAME=VALUE; --help-all lists them."
@@ -248,8 +248,8 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
         flag = next((text for text in unknown if text.startswith("-")), unknown[0]).partition("=")[0]
         names = [option.flag for option in (*command.declared(), *command.general()) if not option.refused]
         hint = did_you_mean(flag, names) or "; --help-all shows all options"
-        if any(option.flag == flag for option in command.declared()):
-            hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
+        if meant := next((option for option in command.declared() if option.flag == flag), None):
+            hint = f"; it {meant.refused}" if meant.refused else f"; use --set {meant.name}=VALUE"
         problem = "no such option of" if flag.startswith("-") else "stands after no option of"
         raise InputError(f"{plain(flag)}: {problem} `{prog}`{hint}")
     positional = {option.name for option in command.declared() if option.positional}

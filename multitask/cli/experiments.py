@@ -29,8 +29,8 @@ class Tables:
     """Which tables, from what, and where."""
 
     refused: ClassVar = {
-        "untrained": "is not for a table; it takes --tasks",
-        "scheduler": "is not for a table; it takes --schedulers",
+        "untrained": "is not for a table; with --tasks-file it takes --tasks",
+        "scheduler": "is not for a table; with --tasks-file it takes --schedulers",
         "seed": "is not for a table; it takes --seeds",
         "new_heads": "is not for a table, whose rows begin all heads anew",
         # Rows that train other tasks would hold out other rows.

@@ -161,8 +161,8 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
             changed[option.name] = _without_last(option.flag, changed[option.name], Path(changed.get("runs", "runs")))
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
-        refuse_changed(options, changed)
         built = build(command.options, options, defaults | changed)
+        refuse_changed(options, built)
         refuse_undeclared(built, options, given if file and Path(file).is_dir() else changed)  # a run has all defaults
         if changed.get("output"):
             refuse_file_of_run(Path(changed["output"]))

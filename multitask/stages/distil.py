@@ -121,11 +121,15 @@ class Distilling(Finetuning):
         if config.embedding_loss != "none" and not trains(self.encoder.model):
             raise InputError("embedding_loss has no effect on a frozen encoder; leave it out")
         soft, sources = config.gold_share < 1, self._with_further_rows(data, config)
+        every = replace(self.config, train_limit=None)  # it is of labelled rows
+        read = planned_rows({name: rows.examples for name, rows in self.training.items()}, every)
+        warn_of_idle_tasks(read, every)
         estimates: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
-        for number, teacher in enumerate(teachers):  # one of them in memory at a time
+        used = teachers if soft else teachers[: config.embedding_loss != "none"]
+        for number, teacher in enumerate(used):  # one of them in memory at a time
             model = MultitaskModel.load(locate_model(teacher.name), keep_layers=True).on(self.runtime)
             if shared := shared_tasks(teacher.name, model.tasks, self.model.tasks, sources, soft):
-                logger.info("predictions of %s", teacher)
+                logger.info("%s of %s", "predictions" if soft else "embeddings", teacher)
             else:
                 none_of = "%s: has none of the tasks trained here (%s); it teaches nothing"
                 logger.warning(none_of, teacher, listed(sources))
@@ -153,9 +157,6 @@ class Distilling(Finetuning):
             source.projection = projection
             source.estimates = np.mean(estimates[name], axis=0).astype(np.float32) if soft else None
         self.sources |= sources
-        every = replace(self.config, train_limit=None)  # it is of labelled rows
-        read = planned_rows({name: rows.examples for name, rows in self.training.items()}, every)
-        warn_of_idle_tasks(read, every)
 
     def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:
         """The tasks' sources, with unlabelled rows, before the teachers have predicted anything."""

@@ -24,10 +24,10 @@ something else. Their keys stay."""
 
 def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     """The declarations of tasks, in their order, and how their files are read."""
-    course = [*map(_declared, load_tasks(COURSE).values())]
+    course = [(_declared(task), _labels_as_written(task)) for task in load_tasks(COURSE).values()]
     return [
-        own if own in course else {**own, "reading": READING, **_labels_as_written(task)}
-        for task, own in ((task, _declared(task)) for task in tasks)
+        own if (own, written) in course else {**own, "reading": READING, **written}
+        for own, written in ((_declared(task), _labels_as_written(task)) for task in tasks)
     ]
 
 

@@ -91,7 +91,7 @@ def run_stage(
             own = distributed.from_first(lambda: artefact.threads) or threads
             _tell_of_threads(own, threads, artefact.folder)
             use_threads(own)
-        started = time.monotonic() - artefact.seconds_before
+        started = time.monotonic() - distributed.from_first(lambda: artefact.seconds_before)
         stage.functions.compute(weights, data, key.config, OpenRun(artefact, runtime, options, started, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact

@@ -339,7 +339,7 @@ def test_a_number_of_workers_is_refused_with_ray(tasks_file, tmp_path, capsys):
     ("more", "line"),
     [
         ("--tasks topic", "FILE: a table compares two or more tasks; for one use `multitask finetune`"),
-        ("--scheduler pcgrad", "--scheduler is not for a table; it takes --schedulers"),
+        ("--scheduler pcgrad", "--scheduler is not for a table; with --tasks-file it takes --schedulers"),
         ("--seed 1", "--seed is not for a table; it takes --seeds"),
         ("--no-new-heads", "--new-heads is not for a table, whose rows begin all heads anew"),
         ("--held-out 0.3", "--held-out is not for a table, whose rows are compared on each task's dev set"),

@@ -237,6 +237,7 @@ def test_tasks_that_no_step_trains_are_named_as_they_are_drawn_with_further_rows
     (tmp_path / "more.txt").write_text("".join(f"{text} good\n" for text in texts * 3))
     teacher = run_stage(finetune, FinetuneConfig((), epochs=1, heads=PLAIN, optimizer=FAST), data=data)
     config = replace(CONFIG, tasks=(), scheduler=SchedulerConfig.parse("proportional:alpha=10"), epoch_size=1)
+    config = replace(config, train_limit=60)  # of labelled rows, as some further ones are trained
     for unlabelled, idle in (((), "few"), (("more.txt",), "many")):
         caplog.clear()
         changed = replace(config, teaching=TeachingConfig(unlabelled))
