@@ -98,10 +98,7 @@ def test_objectives_know_tensors_only(path):
     assert all(name.startswith(("multitask.objectives", "multitask.base.choices_with_parameters")) for name in ours)
 
 
-ALLOWED = {
-    "transformers_model.py": {"transformers"},
-    "sentence_transformers_encoder.py": {"sentence_transformers"},
-}
+ALLOWED = {"transformers_model.py": {"transformers"}, "sentence_transformers_encoder.py": {"sentence_transformers"}}
 
 
 def test_transformers_is_for_tests_and_other_architectures_only():

@@ -62,10 +62,7 @@ class Option:
 
 
 def options_of(
-    options: type[Any],
-    path: tuple[str, ...] = (),
-    values: Any = None,
-    refused: Mapping[str, str] | None = None,
+    options: type[Any], path: tuple[str, ...] = (), values: Any = None, refused: Mapping[str, str] | None = None
 ) -> Iterator[Option]:
     """The options that a settings class declares, in order.
 

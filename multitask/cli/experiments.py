@@ -185,8 +185,5 @@ COMMANDS = (
     Command("show", ShowArtefact, show_artefact),
 )
 COMMAND = Group(
-    "experiments",
-    "Tables of trainings: run and plan them, and look after the runs that they rest on.",
-    COMMANDS,
-    TRAIN,
+    "experiments", "Tables of trainings: run and plan them, and look after the runs that they rest on.", COMMANDS, TRAIN
 )

@@ -49,10 +49,7 @@ def load_sources(names: Sequence[str] = ()) -> list[PublishedFile]:
 
 
 def fetch(
-    sources: Sequence[PublishedFile],
-    destination: Path,
-    timeout_seconds: float = 30.0,
-    pause_seconds: float = 1.0,
+    sources: Sequence[PublishedFile], destination: Path, timeout_seconds: float = 30.0, pause_seconds: float = 1.0
 ) -> list[Path]:
     """Download the files that the folder does not contain yet; returns the paths of all.
 

@@ -23,17 +23,7 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import (
-    OnProblem,
-    damaged,
-    listed,
-    logger,
-    quote,
-    read_or_refuse,
-    refuse,
-    repeated,
-    setting,
-)
+from multitask.data.messages import OnProblem, damaged, listed, logger, quote, read_or_refuse, refuse, repeated, setting
 from multitask.data.read_arrow import read_data_set, read_parquet
 from multitask.data.tables import (
     MAX_LINE,

@@ -33,11 +33,7 @@ Estimates = Mapping[str, NDArray[np.float64]]
 
 
 def load_split(
-    model: MultitaskModel,
-    data: Path,
-    split: Split,
-    tasks: Sequence[str] | None = None,
-    labelled: bool | None = None,
+    model: MultitaskModel, data: Path, split: Split, tasks: Sequence[str] | None = None, labelled: bool | None = None
 ) -> dict[str, LabelledData]:
     """The data of a split, tokenised as the model reads it, for `tasks` or for all tasks that the model has a head for.
 

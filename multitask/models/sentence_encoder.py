@@ -214,11 +214,7 @@ class SentenceEncoder(nn.Module):
         return merged(pool(self.model.forward_packed(batch, recompute), batch, self.pooling), batch, windows)
 
     def packed(
-        self,
-        ids: Sequence[Ids],
-        types: Sequence[Ids] | None = None,
-        unpadded: bool = False,
-        longest: int | None = None,
+        self, ids: Sequence[Ids], types: Sequence[Ids] | None = None, unpadded: bool = False, longest: int | None = None
     ) -> tuple[PackedBatch, list[int]]:
         """Token sequences as one packed batch of their windows, and how many windows each has; see `embed`."""
         length = longest or self.max_length

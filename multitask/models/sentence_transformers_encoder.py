@@ -128,8 +128,7 @@ class SentenceTransformersEncoder:
         refuse_not_finite(model.state_dict(), folder)
         if not all(getattr(module, "include_prompt", True) for module in model):
             logger.warning(
-                "%s: its mean leaves out its own default prompt, but counts given words (--column or `prompt`)",
-                name,
+                "%s: its mean leaves out its own default prompt, but counts given words (--column or `prompt`)", name
             )
         if pooling != "auto":
             _set_pooling(model, pooling, name)
@@ -179,12 +178,7 @@ class SentenceTransformersEncoder:
             self._count(texts, own_words=prompt is None)
         except torch.OutOfMemoryError:
             raise
-        except (
-            RuntimeError,
-            IndexError,
-            TypeError,
-            ValueError,
-        ) as error:  # what no check of the library finds
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:  # what no check of the library finds
             raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         found = np.asarray(embeddings, np.float32)
         check_dimensions(dimensions, found.shape[-1], self.name)

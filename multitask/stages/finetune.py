@@ -48,10 +48,7 @@ MOST_KEPT = 2**30
 
 
 def finetune(
-    start_weights: str | Weights,
-    data: str | Path,
-    config: FinetuneConfig | None = None,
-    options: RunOptions = HERE,
+    start_weights: str | Weights, data: str | Path, config: FinetuneConfig | None = None, options: RunOptions = HERE
 ) -> Run:
     """Fine-tune an encoder and its heads; the artefact keeps the models that score best on the dev sets.
 

@@ -17,13 +17,7 @@ from minbert.tokenizer import train_tokenizer
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Weights
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
-from multitask.data.examples import (
-    batches_by_tokens,
-    batches_of_similar_length,
-    epoch_rows,
-    tokenise,
-    warn_of_tokens,
-)
+from multitask.data.examples import batches_by_tokens, batches_of_similar_length, epoch_rows, tokenise, warn_of_tokens
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import sources_of

@@ -98,11 +98,7 @@ def scored_batches(rows: RowNumbers, batch_size: int, seed: int) -> list[RowNumb
 
 
 def sensitivity(
-    encoder: SentenceEncoder,
-    source: TrainingSource,
-    batches: Sequence[RowNumbers],
-    factors: Units,
-    signed: bool,
+    encoder: SentenceEncoder, source: TrainingSource, batches: Sequence[RowNumbers], factors: Units, signed: bool
 ) -> Units:
     """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
 

@@ -108,12 +108,7 @@ def warn_of_idle_rates(module: nn.Module, config: OptimizerConfig, usual: Optimi
 
 
 def train_run(
-    run: OpenRun,
-    begin: StartModel,
-    problem: Trainable,
-    config: Any,
-    watch_every: int | None = None,
-    usual: Any = None,
+    run: OpenRun, begin: StartModel, problem: Trainable, config: Any, watch_every: int | None = None, usual: Any = None
 ) -> None:
     """Train into a run's folder, and store with the model what it and its start weights were trained on.
 

@@ -179,12 +179,7 @@ def read_examples(task: Task, source: RowsFrom, labelled: bool, on_problem: OnPr
 
 
 def examples_of(
-    task: Task,
-    table: OpenTable,
-    source: str,
-    labelled: bool,
-    on_problem: OnProblem = refuse,
-    weight: str | None = None,
+    task: Task, table: OpenTable, source: str, labelled: bool, on_problem: OnProblem = refuse, weight: str | None = None
 ) -> Examples:
     """The rows of an open table as rows of a task; see `read_examples`. `weight` is the column of their weights."""
     files = task.files

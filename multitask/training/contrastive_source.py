@@ -134,11 +134,7 @@ class ContrastiveSource(TrainingSource):
         return torch.stack([loss for loss, _ in found]).mean(), found[-1][1]
 
     def _loss_of_size(
-        self,
-        parts: tuple[Tensor, ...],
-        rows: RowNumbers,
-        duplicates: Tensor | None,
-        hard_duplicates: Tensor | None,
+        self, parts: tuple[Tensor, ...], rows: RowNumbers, duplicates: Tensor | None, hard_duplicates: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of the vectors of one size: anchors and positives [rows, dim], maybe hard negatives [hard, dim]."""
         anchors, positives, *more = parts
