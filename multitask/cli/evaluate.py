@@ -106,7 +106,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
         raise InputError("--data is for dev and test sets, not for --input; leave one out")
     if options.input is None or not with_heads:
         own = data_for(options.model, options.tasks_file or options.data)
-    model = load_model(folder, {} if with_heads else load_tasks(own.path), options.task).on(runtime)
+    model = load_model(folder, {} if with_heads else load_tasks(own.path)).on(runtime)
     rows = _rows(options, model, own.path)
     model.tasks = tasks_to_score(model, folder)
     found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model))

@@ -65,8 +65,8 @@ class GradientComponents:
     """
 
     dissipation: Tensor
-    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none. NaN if the loss pulls, but would
-    not push this anchor without dissipation either."""
+    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none. NaN if the loss pulls, but its
+    push without dissipation is 0, too."""
     weights: Tensor
     """W_ij, [pairs, pairs + hard_negatives]; 0 on the diagonal."""
     ratio: Tensor

@@ -178,8 +178,8 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     value = float(sum(values.mean() for values in paired.values()))
     examples = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in used], axis=0)
     freedom = np.array([len(seeds) - 1 for seeds in paired])
-    if not freedom.all():
-        return _of_one_seed(value, examples)
+    if not freedom.all():  # rows that are equal on all examples do not differ
+        return Uncertain(value, examples) if abs(value) <= ROUNDING else _of_one_seed(value, examples)
     squares = np.array([values.var(ddof=1) / len(values) for values in paired.values()])
     if (error := np.sqrt(squares.sum())) < ROUNDING:
         return Uncertain(value, examples, 0.0, float(freedom.sum()))
@@ -187,9 +187,9 @@ def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
 
 
 def _of_one_seed(value: float, examples: Values) -> Uncertain:
-    """A number without an interval if no draw of it varies, as of unknown answers, unless it is 0: of equal rows."""
+    """A number, without an interval if no draw of it varies, as of unknown answers."""
     known = examples[~np.isnan(examples)]
-    varies = abs(value) <= ROUNDING or (len(known) and np.ptp(known) > ROUNDING)
+    varies = len(known) and np.ptp(known) > ROUNDING
     return Uncertain(value, examples if varies else np.full_like(examples, np.nan))
 
 

@@ -77,7 +77,7 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
         rows.append([name, f"{fmean(values):z.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
         if len(values) < len(batches):
             lacking.append(f"{name} (in {len(batches) - len(values)} of {len(batches)} batches)")
-    why = "undefined, and left out, where no anchor that is not dissipated has a value: "
+    why = "undefined, and left out, where nothing is pushed or no anchor that is not dissipated has a value: "
     return aligned(rows) + (f"\n{why}{', '.join(lacking)}" if lacking else "")
 
 

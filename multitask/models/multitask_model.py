@@ -261,14 +261,14 @@ def stored_tasks(folder: Path, description: ModelDescription) -> dict[str, Task]
         raise InputError(f"{folder / DESCRIPTION}: {error}") from None
 
 
-def load_model(folder: Path, pairs: Mapping[str, Task], names: Sequence[str] = ()) -> MultitaskModel:
+def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
-    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out. For
-    labels or a range that are not declared, training rows are read, of the tasks of these `names` (default: of all).
+    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
+    Training rows decide labels or a range that are not declared; a task without such rows is left out with a warning.
     Texts are cut to the length that the folder records, as `SentenceEncoder.load` cuts them.
 
-    Raises InputError if an encoder's embeddings need more than this library computes, or training rows do not suffice.
+    Raises InputError if an encoder's embeddings need more than this library computes.
     """
     if has_heads(folder):
         return MultitaskModel.load(folder, keep_layers=True)
@@ -276,11 +276,18 @@ def load_model(folder: Path, pairs: Mapping[str, Task], names: Sequence[str] = (
         raise InputError(
             f"{reason}, so the encoder alone is not the model: it scores no tasks (`evaluate --suite` computes all)"
         )
-    used = {name: task for name, task in pairs.items() if task.pair and (task.complete or not names or name in names)}
-    known = {name: completed(task) for name, task in used.items()}
-    scored = {name: task for name, task in known.items() if task.outputs == 1}
-    for name, task in scored.items():
-        warn_of_alike_label(name, task)
+    scored: dict[str, Task] = {}
+    for name, declared in pairs.items():
+        if not declared.pair:
+            continue
+        try:
+            task = completed(declared)
+        except InputError as error:
+            logger.warning("%s; %s is left out, as its training rows decide its labels or range", error, name)
+            continue
+        if task.outputs == 1:
+            warn_of_alike_label(name, task)
+            scored[name] = task
     return MultitaskModel(SentenceEncoder.read_as_stored(folder), scored, HeadsConfig(sharing="none")).eval()
 
 

@@ -266,7 +266,7 @@ def _task_loss(begin: StartModel, data: Path, config: PruneConfig) -> Scored:
     """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
     declared = _scored_task(data, config)
     name = declared.name
-    model = load_model(begin.folder, load_tasks(data), [name]).on(begin.encoder.runtime)
+    model = load_model(begin.folder, load_tasks(data)).on(begin.encoder.runtime)
     if name not in model.tasks:
         raise InputError(
             f"{begin.name}: no head for {name!r}, only for {', '.join(model.tasks)}; score by one of these, or "

@@ -184,7 +184,7 @@ def _refuse_unknown_labels(task: Labelled) -> None:
 def _refuse_without_effect(task: Task, values: Mapping[str, Any]) -> None:
     """Raise InputError if the values that declare a task have one that nothing reads."""
     if "dev_share" in values and task.files.dev is not None:
-        raise task.problem("dev_share has no effect with a dev set; leave one out")
+        raise task.problem("dev_share has no effect with a dev set; leave one out (`file` declares both sets)")
     _refuse_line_breaks(f"tasks.{task.name}", values)
     if isinstance(task, MultiLabel) and not isinstance(task.files.label, str):
         for name in ("aliases", "label_separator"):

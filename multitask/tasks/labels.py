@@ -340,8 +340,10 @@ def without_rows(task: Labelled, labels: NDArray[np.float32]) -> list[str]:
 def _written(task: Task, counts: Counts) -> Iterator[Hint]:
     """Missing values, several ways to write a label, and quotes."""
     if missing := [name for name in counts if name.casefold() in NO_VALUE]:
-        values = ", ".join(map(spelled, (*task.file_format.missing, *missing)))
-        yield missing, "there is no label", f"set missing = [{values}] in tasks.{task.name}"
+        table = task.files.train and task.files.train.format  # a table [files] counts alone
+        values = ", ".join(map(spelled, (*(table or task.files.format).missing, *missing)))
+        place = "the table of its file" if table else f"tasks.{task.name}"
+        yield missing, "there is no label", f"set missing = [{values}] in {place}"
     for meant, *others in _groups(counts):
         if others:
             yield [meant, *others], "one label, written in several ways", _correct(task, others, meant)

@@ -348,7 +348,9 @@ def test_the_interval_of_overall_is_that_of_the_mean_of_independent_tasks():
     low, high = (np.searchsorted(pmf.cumsum(), share) / 200 for share in (0.025, 0.975))
     assert found["overall"].value == pytest.approx(0.8)
     assert found["overall"].interval() == pytest.approx((low, high), abs=0.006)
-    assert np.isnan(found["c"].interval()).all()  # nothing tells how an error that all rows share would vary
+    # Nothing tells how an error that all rows share would vary, also if it is 0.
+    answers["d"] = DevAnswers(labels, labels, "rmse", None, 0.0)
+    assert np.isnan([scores_with_intervals(answers)[name].interval() for name in "cd"]).all()
 
 
 def test_a_number_that_is_undefined_or_has_no_defined_resample_has_no_interval_and_no_test():

@@ -361,7 +361,9 @@ def test_the_geometry_of_a_task_of_another_range_is_of_its_top_fifth(scored, tin
     assert found[0]["alignment"] == pytest.approx(np.square(first - second).sum(), rel=1e-3)
 
 
-def test_an_encoder_alone_is_scored_with_the_labels_and_the_range_of_the_training_rows(scored, tiny_encoder, tmp_path):
+def test_an_encoder_alone_is_scored_with_the_labels_and_the_range_of_the_training_rows(
+    scored, tiny_encoder, tmp_path, caplog
+):
     rows = {"a": ["a film", "two cats", "a dog"], "b": ["a movie", "three cats", "rain"], "nli": ["n", "e", "c"]}
     rows |= {"same": ["no", "no", "yes"], "far": [40, 60, 20]}
     pair = {"text": ["a", "b"], "train": "train.csv"}
@@ -373,6 +375,7 @@ def test_an_encoder_alone_is_scored_with_the_labels_and_the_range_of_the_trainin
         named=named | {"labels": ["no", "yes"]},
         nli={"kind": "pair_classification", "label": "nli", **pair},
         far={"kind": "pair_regression", "label": "far", "metric": "rmse", **pair},
+        lost=named | {"train": "lost.csv"},
     )
     encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
     first, second = (encoder.encode(rows[column], normalize=True) for column in "ab")
@@ -383,6 +386,7 @@ def test_an_encoder_alone_is_scored_with_the_labels_and_the_range_of_the_trainin
         folder = scored(tiny_encoder, tasks)
         metrics = read_json(folder / "evaluation.json")["metrics"]
         assert metrics.keys() == {"same", "named", "far"}  # three classes need a trained head
+        assert any("lost.csv: no such file; lost is left out" in line for line in caplog.messages)
         assert metrics["same"] == metrics["named"]
         expected = low + cosines * (high - low)
         np.testing.assert_allclose(np.load(folder / "predictions.npz")["far_predictions"], expected, rtol=1e-4)
