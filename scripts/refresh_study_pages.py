@@ -66,8 +66,8 @@ MEASURES: Mapping[str, Measure | None] = {
     ),
 }
 """What contrasts.csv can compare."""
-READINGS = {"multitask-report-small": 5}
-"""How often verdicts of a file were read while seeds were added: with two, three, four, six and seven."""
+READINGS = {"multitask-report-small": 5, "multitask-report-medium-six-seeds": 2}
+"""How often verdicts of a file were read while seeds were added, as docs/reference/verdicts.md lists."""
 
 
 @cache
