@@ -188,10 +188,15 @@ def test_an_undefined_score_has_no_interval_and_resamples_without_a_value_are_co
     labels, answers = np.array([0.0, 0.0, 1.0]), {}
     answers["same"] = DevAnswers(labels, 1 - 1e-7 * labels, "pearson", None, math.nan)
     answers["right"] = DevAnswers(labels, labels, "matthews", 2, 1.0)
-    _, *rows, left_out = intervals_table(answers).splitlines()
-    undefined = [[name, "undefined", "-"] for name in ("overall", "same")]
-    assert [row.split() for row in rows] == [*undefined, ["right", "1.0000", "1.0000", "to", "1.0000"]]
-    count = re.fullmatch(r"right is undefined on ([\d,]+) of 10,000 resamples: left out", left_out)[1]
+    answers["near"] = DevAnswers(labels, np.array([0.0, 0.5, 1.0]), "pearson", None, 0.75**0.5)
+    _, *rows, near, left_out = intervals_table(answers).splitlines()
+    assert [row.split() for row in rows] == [
+        *([name, "undefined", "-"] for name in ("overall", "same")),
+        ["right", "1.0000", "-"],  # each defined resample has the same score
+    ]
+    # Of the 18 defined resamples, 6 have all three rows, and the others two different ones.
+    assert near.split() == ["near", "0.8660", "0.8660", "to", "1.0000"]
+    count = re.fullmatch(r"near is undefined on ([\d,]+) of 10,000 resamples: left out", left_out)[1]
     only_one_class = (1 / 3) ** 3 + (2 / 3) ** 3
     assert int(count.replace(",", "")) / 10_000 == pytest.approx(only_one_class, abs=0.02)
 
