@@ -274,6 +274,14 @@ def test_the_dissipation_of_a_loss_that_only_pulls_is_undefined(text):
     assert signs(objective, [summary]) == []
 
 
+@pytest.mark.parametrize("text", ["infonce", "dcl", "gradient", "mhe:dissipation=0.3", "arccon", "vicreg"])
+def test_the_dissipation_of_an_anchor_without_a_negative_is_undefined(text):
+    none = torch.zeros(12, 12, dtype=torch.bool)
+    none[3] = none[:, 3] = True
+    seen = found(ObjectiveConfig.parse(text).build(), MANY_PAIRS, false_negatives=none)
+    assert seen.dissipation.isnan().nonzero().flatten().tolist() == [3]
+
+
 @pytest.mark.parametrize(("margin", "dissipated"), [(0.0, 1.0), (0.3, math.nan)])
 def test_a_loss_that_only_pulls_is_dissipated_where_every_gate_is_closed(margin, dissipated):
     """A margin is not too low where a part of the anchors is gated, and the others have their whole gradient."""

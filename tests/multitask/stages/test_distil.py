@@ -201,7 +201,7 @@ def test_a_teacher_that_has_none_of_the_tasks_is_named(distilling, tuned, joint,
     assert said[1:] == [f"predictions of {joint.folder}"]
 
 
-def test_a_teacher_of_embeddings_alone_may_have_other_labels(problem, run_stage, tiny_encoder, tmp_path):
+def test_a_teacher_of_embeddings_alone_may_have_other_labels(problem, run_stage, tiny_encoder, tmp_path, caplog):
     """With `gold_share` 1 its answers are not used."""
     texts = [f"{word} {'time ' * number}" for number in range(3) for word in ("good", "band", "bad")]
     columns = {"one": [text.strip() for text in texts], "label": ["a", "b", "c"] * 3}
@@ -219,7 +219,9 @@ def test_a_teacher_of_embeddings_alone_may_have_other_labels(problem, run_stage,
         distilling(0.9)
     model = MultitaskModel.load(teacher.folder, "cpu", "fp32", keep_layers=True)
     embedded = model.encoder.encode(columns["one"])
-    np.testing.assert_allclose(distilling(1.0).sources["own"].embeddings[:, 0], embedded, atol=1e-3)
+    with caplog.at_level("INFO"):
+        np.testing.assert_allclose(distilling(1.0).sources["own"].embeddings[:, 0], embedded, atol=1e-3)
+    assert f"embeddings of {teacher.folder}" in caplog.messages
 
 
 def test_tasks_that_no_step_trains_are_named_as_they_are_drawn_with_further_rows(
@@ -248,9 +250,11 @@ def test_tasks_that_no_step_trains_are_named_as_they_are_drawn_with_further_rows
         assert "no trained row" not in caplog.text
 
 
-def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
+def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder, caplog):
     config = replace(CONFIG, matryoshka=(32, 8), teaching=TeachingConfig(gold_share=1.0))
-    student = run_stage(distil, config, start=[tiny_encoder, tuned.folder])
+    with caplog.at_level("INFO"):
+        student = run_stage(distil, config, start=[tiny_encoder, tuned.folder])
+    assert f" of {tuned.folder}" not in caplog.text  # it is not read
     names = ("tasks", "epochs", "pooling", "heads", "optimizer", "matryoshka")
     fields = {name: getattr(config, name) for name in names}
     alone = run_stage(finetune, FinetuneConfig(**fields))
