@@ -16,9 +16,9 @@ from multitask.data.messages import spelled
 from multitask.data.tables import RowsFrom
 from multitask.data.texts import visible_text
 from multitask.data.write_tables import several_labels
-from multitask.tasks.declarations import task_of
+from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.labels import class_order, flag, label_name, number, parts
-from multitask.tasks.read_examples import read_examples
+from multitask.tasks.read_examples import load_rows, read_examples
 from multitask.tasks.task import Task
 
 
@@ -190,6 +190,16 @@ def test_missing_values_quotes_and_several_labels_are_pointed_out(tmp_path, kind
 def test_declared_missing_values_stay_in_the_advice(tmp_path):
     [hint] = hints(tmp_path, ["N/A", "-", "a", "b"] * 2, missing=["n/a", "-"])
     assert 'if so, set missing = ["n/a", "-", "N/A"] in tasks.x' in hint
+
+
+def test_the_advice_on_missing_values_names_the_table_of_a_file(tmp_path):
+    (tmp_path / "x.csv").write_text("q,c\n" + "".join(f"w {i},{'ab-'[i % 3]}\n" for i in range(9)))
+    declared = '[tasks.x]\nkind = "classification"\ntext = "q"\nlabel = "c"\ntrain = "x.csv"\nmissing = ["?"]\n'
+    for table, expected in (('missing = ["n/a"]', '["n/a", "-"]'), ('separator = ","', '["?", "-"]')):
+        (tmp_path / "tasks.toml").write_text(f'{declared}[files."x.csv"]\n{table}\n')
+        task = load_tasks(tmp_path / "tasks.toml")["x"]
+        [hint] = task.hints(load_rows(task, "train"))
+        assert f"if so, set missing = {expected} in the table of its file; if not" in hint
 
 
 def test_rare_labels_that_are_similar_to_frequent_ones_are_pointed_out(tmp_path):
