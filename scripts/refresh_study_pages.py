@@ -66,7 +66,7 @@ MEASURES: Mapping[str, Measure | None] = {
     ),
 }
 """What contrasts.csv can compare."""
-READINGS = {"multitask-report-small": 5, "multitask-report-medium-six-seeds": 2}
+READINGS = {"multitask-report-small": 5, "multitask-report-medium-six-seeds": 3}
 """How often verdicts of a file were read while seeds were added, as docs/reference/verdicts.md lists."""
 
 
