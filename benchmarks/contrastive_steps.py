@@ -29,7 +29,7 @@ from transformers.utils import logging
 
 from benchmarks.finetune import OurLoop
 from benchmarks.measure import hide_gpus, machine, matrix_rate, print_table
-from multitask.base.device import prepare_training, resolve_runtime, seed_everything
+from multitask.base.device import prepare_training, resolve_runtime
 from multitask.base.runs import locate_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
@@ -99,7 +99,7 @@ def main() -> None:
     hide_gpus()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    seed_everything(0)
+    torch.manual_seed(0)
     size, steps = options.batch_size, options.steps + 1
     sentences = source_named(SOURCE, options.data).sentences().texts[0][: steps * size]
     assert len(sentences) == steps * size, f"{options.data} has too few sentences for {options.steps} steps"

@@ -38,7 +38,7 @@ from transformers.utils import logging
 
 from benchmarks.measure import START, added_memory, alternate, in_new_process, machine, matrix_rate, print_table
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.base.device import prepare_training, resolve_runtime, seed_everything
+from multitask.base.device import prepare_training, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.models.estimates import load_split
 from multitask.models.multitask_model import MultitaskModel
@@ -182,7 +182,7 @@ def build_problem(
     """The three tasks with a random encoder of the shape."""
     runtime = replace(resolve_runtime(device, precision), recompute=recompute)
     prepare_training(runtime)
-    seed_everything(0)
+    torch.manual_seed(0)
     tokenizer = load_tokenizer(START)
     config = replace(REPORT_SETTINGS, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, normalize
 from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
 from benchmarks.measure import START, added_memory, hide_gpus, in_new_process, machine, print_table
 from minbert import BertModel, load_tokenizer
-from multitask.base.device import prepare_training, resolve_runtime, seed_everything
+from multitask.base.device import prepare_training, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.pretrain import Pretraining
@@ -54,7 +54,7 @@ def prepare(
     shape: str, data: Path, chunk: int | None = None, device: Device = "cpu", precision: Precision = "auto"
 ) -> Pretraining:
     """InfoNCE on dropout views of sentences, with a random encoder of the shape, mean pooling and a projection."""
-    seed_everything(0)
+    torch.manual_seed(0)
     runtime = resolve_runtime(device, precision)
     prepare_training(runtime)
     tokenizer = load_tokenizer(START)

@@ -1,6 +1,5 @@
 """The architecture of an encoder, as in Hugging Face's `config.json`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
@@ -162,7 +161,7 @@ class BertConfig:
         if taken.get("pad_token_id", 0) is None and family == "bert":
             del taken["pad_token_id"]  # a BERT without a padding token; no position depends on it
         defaults = {"vocab_size": vocabulary} | ({"pad_token_id": 1} if family == "roberta" else {})
-        found: BertConfig = read_as(cls, json.dumps(defaults | taken), source)
+        found: BertConfig = read_as(cls, defaults | taken, source)
         return found
 
     @classmethod

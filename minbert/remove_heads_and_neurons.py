@@ -39,9 +39,10 @@ class Units:
         """The values of all heads, layer by layer, then of all neurons."""
         return self.heads + self.neurons
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Units":
-        """Apply a function to the heads' values and to the neurons' values of each layer."""
-        return Units(tuple(map(function, self.heads)), tuple(map(function, self.neurons)))
+    def map(self, function: Callable[..., Tensor], *others: "Units") -> "Units":
+        """Apply a function to the heads' values and to the neurons' values of each layer, then to those of others."""
+        heads = tuple(map(function, self.heads, *(units.heads for units in others)))
+        return Units(heads, tuple(map(function, self.neurons, *(units.neurons for units in others))))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cache, wraps
 from itertools import pairwise
@@ -20,7 +20,8 @@ MAX_SEED = 2**63 - 1
 """The largest seed that torch takes."""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
-AtLeastZero = Annotated[float, Field(ge=0)]
+AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 _WORDS = {
@@ -83,13 +84,14 @@ def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def read_as(kind: Any, text: str, place: object = "") -> Any:
-    """The value of a type (a dataclass, `list[str]` and so on) that a JSON text from `place` holds.
+def read_as(kind: Any, written: str | Mapping[str, Any], place: object = "") -> Any:
+    """The value of a type (a dataclass, `list[str]` and so on) that a JSON text, or its object, from `place` holds.
 
     Nothing is converted: "3" is no number. Raises InputError for what is not JSON, a value of another type or out of
     range, a missing or an unknown field.
     """
     try:
+        text = written if isinstance(written, str) else json.dumps(written, default=str)
         return adapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         raise input_error(error, place) from None

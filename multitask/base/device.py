@@ -66,12 +66,6 @@ def widest_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def use_threads(threads: int | None) -> None:
-    """Let torch compute with so many threads on a processor; None changes nothing."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
 def choose_threads(asked: int | None) -> int:
     """Threads of a new training on a processor: as asked, or one a core, but a single one on a busy machine.
 
@@ -110,11 +104,6 @@ def _keep_freed_memory() -> None:
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(ctypes.c_int(-4), ctypes.c_int(0))  # M_MMAP_MAX: large blocks from the heap too
         library.mallopt(ctypes.c_int(-1), ctypes.c_int(2**31 - 1))  # M_TRIM_THRESHOLD
-
-
-def seed_everything(seed: int) -> None:
-    """Seed torch on all devices: new layers and dropout. Everything else draws from `random_streams`."""
-    torch.manual_seed(seed)
 
 
 def generator_states(device: torch.device) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.errors import InputError
+from multitask.base import logger
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ def join_ranks(device: torch.device) -> None:
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     atexit.register(dist.destroy_process_group)
     if not is_first():
-        logging.getLogger("multitask").setLevel(logging.ERROR)
+        logger.setLevel(logging.ERROR)
 
 
 def _joined() -> bool:

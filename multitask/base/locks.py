@@ -1,7 +1,6 @@
 """File locks between processes and threads. A killed process releases its locks."""
 
 import errno
-import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from minbert.errors import InputError
-
-logger = logging.getLogger("multitask")
+from multitask.base import logger
 
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 """Errors of file systems that cannot lock."""

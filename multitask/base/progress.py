@@ -9,9 +9,7 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
-from multitask.base import distributed
-
-logger = logging.getLogger("multitask")
+from multitask.base import distributed, logger
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BEFORE_BAR = 2.0

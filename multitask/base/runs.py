@@ -12,7 +12,6 @@ process that wants the same artefact waits for the first.
 """
 
 import errno
-import logging
 import os
 import re
 import shutil
@@ -27,10 +26,9 @@ from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import before_checksum, json_text, nan_for_null, read_json, read_text, sha256_of_file, write_json
 from minbert.settings import as_json, read_as
+from multitask.base import logger
 from multitask.base.keys import FORMAT_VERSION, RunKey, machine_name
 from multitask.base.locks import exclusive, refuse_link
-
-logger = logging.getLogger("multitask")
 
 DONE = "DONE"
 LOCKS = ".locks"

@@ -7,7 +7,6 @@ whose defaults are all that its command takes, each with the reason, which ends 
 """
 
 import argparse
-import json
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,7 +113,7 @@ def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any])
             group = group.setdefault(part, {})
         if option.name in values:
             group[option.name] = values[option.name]
-    return read_as(kind, json.dumps(nested, default=str))
+    return read_as(kind, nested)
 
 
 def refuse_changed(options: Sequence[Option], built: Any) -> None:

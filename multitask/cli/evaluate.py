@@ -151,7 +151,7 @@ def _scores_folder(options: Evaluate) -> Path:
 def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, LabelledData]":
     """The rows to score: the tasks' own sets, or those of the file that is given."""
     from multitask.data.tables import RowsFrom, suffixes
-    from multitask.models.estimates import load_split, located
+    from multitask.models.estimates import load_split, with_files_of
     from multitask.models.multitask_model import tasks_for
     from multitask.tasks.declarations import task_named
     from multitask.tasks.read_examples import read_examples
@@ -167,7 +167,7 @@ def _rows(options: Evaluate, model: "MultitaskModel", data: Path) -> "dict[str, 
         if options.tasks_file:
             declared = task_named(options.tasks_file, task.name)
             own, form = declared.file_format, declared.form
-            task = replace(located(task, declared), files=task.files)
+            task = replace(with_files_of(task, declared), files=task.files)
         text, label = options.text or task.files.text, task.files.label if options.label is None else options.label
         task = replace(task, files=replace(task.files, id=None, text=text, label=label))
         own = own if options.separator is None else replace(own, separator=options.separator)

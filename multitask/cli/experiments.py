@@ -121,7 +121,7 @@ class PlanTables(Tables):
     """Show the stages of a table, how many rows share each and which are computed already."""
 
 
-def plan_tables(options: PlanTables) -> int:
+def plan_tables(options: PlanTables) -> None:
     """Print the plan."""
     from multitask.data.markup import aligned
     from multitask.experiments.grid import Grid, check_preset, plan
@@ -130,9 +130,7 @@ def plan_tables(options: PlanTables) -> int:
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
     check_preset(preset)
     *stages, [total] = plan(Grid(preset.experiments, options.seeds, running))
-    print(aligned(stages, left=2))
-    print(total)
-    return 0
+    print(aligned(stages, left=2), total, sep="\n")
 
 
 @settings

@@ -16,6 +16,7 @@ from typing import Any
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import NO_TEXT
+from multitask.base import logger
 from multitask.base.errors import Interrupted, TrainingError, raise_interrupts
 from multitask.base.options import keep_few_kernels
 from multitask.base.runs import last_run, refuse_file_of_run
@@ -25,8 +26,6 @@ from multitask.cli.settings_file import completion, read_settings, settings_of, 
 from multitask.cli.train import TUNE, refuse_undeclared, stage_commands
 from multitask.data.messages import plain
 from multitask.stages.registry import plugins
-
-logger = logging.getLogger("multitask")
 
 PROG = "multitask"
 LAST = "last"

@@ -1,6 +1,5 @@
 """Commands that answer over HTTP until a signal stops them: serve and explore."""
 
-import logging
 import os
 import re
 import socket
@@ -16,6 +15,7 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.files import read_text
 from minbert.settings import Count, settings
+from multitask.base import logger
 from multitask.base.options import Computing
 from multitask.cli.arguments import Command
 from multitask.cli.use_models import Data
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
 
 TOKEN = "MULTITASK_TOKEN"
-logger = logging.getLogger("multitask")
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 

@@ -5,7 +5,6 @@ Keys are the options' names. The settings of a nested class may be at the top le
 
 import argparse
 import json
-import logging
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +14,11 @@ import shtab
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import parse_toml, read_json, read_toml, write_text
+from multitask.base import logger
 from multitask.base.runs import Run, Weights, is_run
 from multitask.cli.arguments import Command, Group, Option, parser_of
 from multitask.data.messages import plain
 from multitask.stages.registry import Stage
-
-logger = logging.getLogger("multitask")
 
 
 def read_settings(

@@ -2,9 +2,11 @@
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, field, replace
 from functools import cache, reduce
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,8 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.files import read_toml, write_text
-from minbert.settings import Count, Seed, read_as, settings
+from minbert.settings import Count, Positive, Seed, read_as, settings
+from multitask.base import logger
 from multitask.base.options import RunOptions
 from multitask.base.runs import Weights, locate_model
 from multitask.cli.arguments import POSITIONAL, TRAIN, Command, Option, build, named_as_given, options_of
@@ -29,8 +32,6 @@ MODELS = "The models: runs or model folders. Those named first win ties."
 REVISION = "Revision of a hub id: a branch, tag or commit."
 DATA_HELP = "Folder with the course's files and other training sentences."
 TASKS_FILE = "Tasks file, which declares tasks of your own. Further training sentences come from its folder."
-logger = logging.getLogger("multitask")
-Positive = Annotated[float, Field(gt=0)]
 
 
 @cache
@@ -72,17 +73,6 @@ def stage_command(stage: Stage) -> Command:
         (*always, "data", "tasks_file", *stage.common, "runs", "device"),
         stage=stage,
     )
-
-
-class Warnings(logging.Handler):
-    """Keeps warnings, in their order."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
 
 
 def without_use(stage: Stage) -> dict[str, str]:
@@ -130,7 +120,8 @@ def train(options: Any) -> None:
     if not stage.inputs:
         weights = [Weights(name) for name in options.model]
         data = data_for(next(iter(options.model), ""), data).path
-    early = Warnings()
+    early = BufferingHandler(sys.maxsize)
+    early.setLevel(logging.WARNING)
     logger.addHandler(early)
     try:  # the first evaluation ends what is early
         artefact = run_stage(
@@ -139,8 +130,8 @@ def train(options: Any) -> None:
         trained = early not in logger.handlers
     finally:
         logger.removeHandler(early)
-    for message in early.messages if trained else ():  # a long training has pushed them out of sight
-        logger.warning("%s", message)
+    for record in early.buffer if trained else ():  # a long training has pushed them out of sight
+        logger.warning("%s", record.getMessage())
     if distributed.is_first():  # once however many ranks there are
         if summary := getattr(stage.functions, "summary", None):
             print(summary(artefact))
@@ -249,7 +240,7 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
         if isinstance(value, dict):
             if option.kind not in (int, float):
                 raise InputError(f"{place}: a range is for numbers; expected a list of choices")
-            found: Range = read_as(Range, json.dumps(value, default=str), place)
+            found: Range = read_as(Range, value, place)
             whole = option.kind is int
             space[option.name] = found if whole else Range(float(found.low), float(found.high), found.log)
         elif isinstance(value, list) and (not option.several or any(isinstance(item, list) for item in value)):

@@ -4,7 +4,6 @@ The options of a command stand before its function, which imports what it needs:
 command waits for the packages of another one.
 """
 
-import logging
 import sys
 from dataclasses import field
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Literal
 from minbert.config import Long
 from minbert.errors import InputError
 from minbert.settings import Count, settings
+from multitask.base import logger
 from multitask.base.options import Computing
 from multitask.base.runs import locate_model, replaced_files_named, run_of
 from multitask.cli.arguments import POSITIONAL, Command, changed
@@ -21,7 +21,6 @@ from multitask.data.tables import ROWS_PER_BATCH, Format
 from multitask.models.settings import Pooling
 from multitask.use.hard_negatives import HardNegatives
 
-logger = logging.getLogger("multitask")
 FOUND = ("query", "rank", "score", "row", "text")
 """Columns of what `search` writes."""
 

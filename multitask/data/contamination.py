@@ -8,7 +8,6 @@ sentences are found, neither a part of a training sentence nor a longer text tha
 """
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_arrays, sha256_of_file
+from minbert.files import atomic_file, read_arrays, read_toml, sha256_of_file
 from multitask.base.runs import is_run, run_of
 
 RECORD = "trained_on.npz"
@@ -180,8 +179,7 @@ class TrainedOn:
 
 @cache
 def _published() -> list[dict[str, list[str]]]:
-    path = Path(__file__).with_name("checkpoints.toml")
-    return list(tomllib.loads(path.read_text(encoding="utf-8"))["checkpoint"])
+    return list(read_toml(Path(__file__).with_name("checkpoints.toml"))["checkpoint"])
 
 
 def _known_of_checkpoint(folder: Path, name: str) -> tuple[str, ...]:

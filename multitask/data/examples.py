@@ -1,6 +1,5 @@
 """Labelled or unlabelled rows of a task, and the same rows with their tokens."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +9,9 @@ from numpy.typing import NDArray
 from minbert.config import Long
 from minbert.errors import InputError
 from minbert.tokenizer import Ids, Tokenizer
+from multitask.base import logger
 from multitask.base.random_streams import generator
 from multitask.data.texts import Template, in_words
-
-logger = logging.getLogger("multitask")
 
 RowNumbers = NDArray[np.int64]
 

@@ -1,9 +1,7 @@
 """Bring data to the user: published data sets with checksums, and the bundled sample."""
 
-import logging
 import shutil
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -15,9 +13,9 @@ from urllib.request import urlopen
 from tqdm import tqdm
 
 from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, atomic_folder, has_checksum
+from minbert.files import atomic_file, atomic_folder, has_checksum, read_toml
+from multitask.base import logger
 
-logger = logging.getLogger("multitask")
 ATTEMPTS = 5
 TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
@@ -35,7 +33,7 @@ class PublishedFile:
 
 def load_sources(names: Sequence[str] = ()) -> list[PublishedFile]:
     """The published files of the named data sets, or of all. Raises InputError if a name is unknown."""
-    sets = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+    sets = read_toml(Path(__file__).with_name("sources.toml"))
     if unknown := [name for name in names if name not in sets]:
         raise InputError(f"no data set is called {', '.join(unknown)}; expected some of {', '.join(sets)}")
     return [

@@ -1,7 +1,6 @@
 """How readers report a bad row (one line that names file, row and what was expected), and how they show names."""
 
 import json
-import logging
 import re
 import unicodedata
 from collections import Counter
@@ -12,7 +11,6 @@ from typing import NoReturn, TypeVar
 from minbert.errors import InputError
 from minbert.files import file_size
 
-logger = logging.getLogger("multitask")
 STANDARD_INPUT = "/dev/stdin"
 INVISIBLE = (
     "\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"

@@ -23,7 +23,8 @@ from pydantic_core import from_json
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import refuse_expanding_archive, refuse_expansion
-from multitask.data.messages import OnProblem, damaged, listed, logger, quote, read_or_refuse, refuse, repeated, setting
+from multitask.base import logger
+from multitask.data.messages import OnProblem, damaged, listed, quote, read_or_refuse, refuse, repeated, setting
 from multitask.data.read_arrow import read_data_set, read_parquet
 from multitask.data.tables import (
     MAX_LINE,
@@ -59,7 +60,7 @@ def open_table(
     """
     path, file_format = source.path, source.format or file_format or Format()
     suffix = form or (source.form if path else ".parquet")  # data sets of the hub are stored as such files
-    if idle := file_format.idle(suffix):
+    if idle := file_format.without_effect(suffix):
         where = 'give it, in a tasks file, to the file that has it, in its table [files."NAME"]'
         raise InputError(f"{source}: has no {listed(idle)}, being of another format; leave this out, or {where}")
     if path is None:

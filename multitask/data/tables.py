@@ -20,8 +20,9 @@ from pydantic import Field
 
 from minbert.errors import InputError, did_you_mean, install_with
 from minbert.files import MOST_NAMES, refuse_expansion
+from multitask.base import logger
 from multitask.base.keys import hash_of_file
-from multitask.data.messages import listed, logger, plain, quote, read_or_refuse, reason, repeated, setting, spelled
+from multitask.data.messages import listed, plain, quote, read_or_refuse, reason, repeated, setting, spelled
 
 if TYPE_CHECKING:
     import pandas  # takes 0.3 s; whoever has a data frame has imported it
@@ -105,21 +106,21 @@ class Format:
         read = form if form in TYPED else ""
         found = self if read == own else replace(self, encoding="utf-8")
         if read:
-            return Format(**{name: getattr(found, name) for name in (*LABEL_SETTINGS, *TYPED[read])})
+            return Format(**{name: getattr(found, name) for name in settings_of(read)})
         return replace(found, sheet=None, separator=None if form == ".tsv" else self.separator)
 
     def form_read(self, form: str) -> str:
         """How a file of this suffix is read: a text file with a separator is delimited, as one of no known suffix."""
         return "" if form == ".txt" and self.separator else form
 
-    def idle(self, form: str) -> list[str]:
+    def without_effect(self, form: str) -> list[str]:
         """What is set, but means nothing to files of a format, given as a suffix."""
         return [name for name in self.changed() if name not in settings_of(self.form_read(form))]
 
     def meant_for(self, form: str) -> "Format":
         """What means something to files of a format, given as a suffix."""
-        idle = self.idle(form)
-        return Format(**{name: value for name, value in self.changed().items() if name not in idle})
+        own = settings_of(self.form_read(form))
+        return Format(**{name: value for name, value in self.changed().items() if name in own})
 
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""

@@ -32,9 +32,9 @@ from torch import Tensor
 
 from minbert.config import Long
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.random_streams import generator, torch_seed
 from multitask.data.examples import Examples
-from multitask.data.messages import logger
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective, unit
 from multitask.objectives.geometry import arccos, diagonal_mask, only_negatives

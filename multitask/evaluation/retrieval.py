@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.random_streams import generator
-from multitask.data.messages import listed, logger, quote
+from multitask.data.messages import listed, quote
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import joined, template
@@ -38,7 +39,7 @@ class RetrievalData:
     the queries come after the corpus.
     """
 
-    documents: list[str]
+    sentences: list[str]  # all documents
     queries: NDArray[np.int64]  # place of each query among the documents, [queries]
     relevant: tuple[tuple[int, ...], ...]  # places of the documents that are relevant to each query
     grades: tuple[tuple[float, ...], ...] = ()  # how relevant each of them is, above 0; empty: all alike
@@ -61,24 +62,20 @@ class RetrievalData:
         return cls(list(places), np.array(queries), tuple(tuple(sorted(partners[query])) for query in queries))
 
     @property
-    def sentences(self) -> list[str]:
-        return self.documents
-
-    @property
     def scored_columns(self) -> tuple[list[str]]:
-        return ([self.documents[place] for place in self.queries],)
+        return ([self.sentences[place] for place in self.queries],)
 
     def sampled(self, limit: int) -> "RetrievalData":
         """At most `limit` queries, what is relevant to them, and ten other documents a query; always the same ones."""
         rows = np.flatnonzero(drawn_places(len(self.queries), limit))
         needed = {*self.queries[rows].tolist(), *(place for row in rows for place in self.relevant[row])}
-        order = generator(0, "documents of a suite", len(self.documents)).permutation(len(self.documents)).tolist()
+        order = generator(0, "documents of a suite", len(self.sentences)).permutation(len(self.sentences)).tolist()
         others = [place for place in order if place not in needed][: DOCUMENTS_PER_QUERY * limit]
         kept = sorted({*needed, *others})
         place_of = {old: new for new, old in enumerate(kept)}
         relevant = tuple(tuple(place_of[place] for place in self.relevant[row]) for row in rows)
         queries = np.array([place_of[place] for place in self.queries[rows].tolist()])
-        return RetrievalData([self.documents[place] for place in kept], queries, relevant)
+        return RetrievalData([self.sentences[place] for place in kept], queries, relevant)
 
 
 CORPUS, QUERIES = "corpus", "queries"
@@ -188,7 +185,7 @@ def query_scores(data: RetrievalData, table: EmbeddingTable) -> dict[str, NDArra
     of one's own has both of the first 1, 10 and 100 documents, too, and which share of the relevant ones is among these
     (`recall@10`). Of equal cosines, less relevant documents rank first.
     """
-    vectors = unit_vectors(table[data.documents])
+    vectors = unit_vectors(table[data.sentences])
     cuts = () if data.corpus is None else CUTS
     hidden = data.queries if data.hidden is None else data.hidden
     found: dict[str, list[float]] = defaultdict(list)

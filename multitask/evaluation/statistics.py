@@ -156,11 +156,6 @@ class SampledScores:
         )
         return type(self)([self.seeds[place] for place in places], self.observed[places], self.resampled[:, places])
 
-    @property
-    def deviation(self) -> float | None:
-        """Sample standard deviation over seeds (divided by seeds − 1); None if there is only one seed."""
-        return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
-
 
 def contrast(terms: Sequence[tuple[float, SampledScores]]) -> Uncertain:
     """Σ weight · mean over seeds, for rows scored on the same examples, paired by example and by seed.

@@ -1,12 +1,13 @@
 """The data sets of each suite of frozen embeddings, and published scores. Imports neither torch nor numpy."""
 
-import logging
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, get_args
+
+from minbert.files import read_toml
+from multitask.base import logger
 
 TaskSuite = Literal["sts", "transfer", "retrieval"]
 
@@ -35,7 +36,7 @@ class DataSet:
         return resolve_name(f"{__package__}.suite_data:{self.reader}")(paths, **self.table)
 
 
-_FOUND = tomllib.loads(Path(__file__).with_name("suites.toml").read_text(encoding="utf-8"))
+_FOUND = read_toml(Path(__file__).with_name("suites.toml"))
 SETS: Mapping[TaskSuite, Sequence[DataSet]] = {
     suite: tuple(DataSet.of(**entry) for entry in _FOUND["sets"][suite]) for suite in get_args(TaskSuite)
 }
@@ -49,5 +50,5 @@ def missing_files(sets: Sequence[DataSet], folder: Path) -> dict[str, str]:
     missing = {task: str(paths[0]) for task, paths in absent.items() if paths}
     if len(missing) < len(sets):
         for task, path in missing.items():
-            logging.getLogger("multitask").warning("%s: no such file; %s is left out", path, task)
+            logger.warning("%s: no such file; %s is left out", path, task)
     return missing

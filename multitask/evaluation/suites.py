@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Literal
 
 import numpy as np
@@ -48,10 +47,11 @@ def _sts(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
 
 
 def _transfer(data: LabelledRows, table: EmbeddingTable, seed: int) -> Measured:
-    predictions = resolve_name(f"{__package__}.transfer_scores:predict_classes")(data, table, seed)  # scikit-learn
-    scores = resolve_name(f"{__package__}.transfer_scores:transfer_scores")
+    from multitask.evaluation.transfer_scores import predict_classes, transfer_scores  # scikit-learn
+
+    predictions = predict_classes(data, table, seed)
     labels, classes = data.labels[data.scored], len(np.unique(data.labels))
-    return lambda rows: scores(predictions[rows], labels[rows], classes), (labels, predictions)
+    return lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions)
 
 
 def _retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measured:

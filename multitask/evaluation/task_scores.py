@@ -1,6 +1,5 @@
 """Scores of estimates on the tasks' data sets."""
 
-import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
+from multitask.base import logger
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.tables import FRAME, is_frame, table_of
@@ -28,7 +28,6 @@ from multitask.tasks.task import Task
 if TYPE_CHECKING:
     import pandas
 
-logger = logging.getLogger("multitask")
 
 NOTHING_KNOWN = TrainedOn()
 
@@ -125,8 +124,7 @@ def _warn_of_new_rows(task: Task, examples: Examples, trained_on: TrainedOn) -> 
     """
     if not isinstance(task, Labelled):
         return
-    columns = examples.sentences
-    new = ~(trained_on.pairs_seen(*columns) if task.pair else trained_on.sentences_seen(columns[0]))
+    new = ~trained_on.rows_seen(examples.sentences)
     if new.sum() < 2:  # which are not scored
         return
     lines = without_rows(task, examples.gold[new])

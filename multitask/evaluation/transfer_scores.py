@@ -25,7 +25,7 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
-from multitask.evaluation.embeddings import EmbeddingTable, Vectors
+from multitask.evaluation.embeddings import EmbeddingTable
 from multitask.evaluation.retrieval import Mask
 from multitask.evaluation.suite_data import LabelledRows
 
@@ -57,7 +57,8 @@ def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Cla
 
     Raises InputError if a class has less training rows than there are folds.
     """
-    features = transfer_features(*(table[column] for column in data.columns)).astype(np.float64)
+    x, *of_pairs = (table[column] for column in data.columns)
+    features = np.hstack([part for y in of_pairs for part in (np.abs(x - y), x * y)] or [x]).astype(np.float64)
     # These products are so small that sharing each between BLAS threads would take many times longer.
     with threadpool_limits(1):
         return _predicted(features, data, seed)
@@ -73,11 +74,6 @@ def _predicted(features: Features, data: LabelledRows, seed: int) -> ClassNumber
         grid, parts = TRAINING_SET_GRID, _folds(data.labels, train, seed)
         accuracies = np.concatenate([_accuracies(features, data.labels, train & ~part, [part], grid) for part in parts])
     return _chosen(features, data.labels, train, data.scored, accuracies, grid)
-
-
-def transfer_features(first: Vectors, second: Vectors | None = None) -> Vectors:
-    """Features of sentences: their embeddings [rows, dim]. Features of pairs: |x − y| and x ⊙ y, [rows, 2 dim]."""
-    return first if second is None else np.hstack([np.abs(first - second), first * second])
 
 
 def _folds(labels: ClassNumbers, among: Mask, seed: int) -> list[Mask]:

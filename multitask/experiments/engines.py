@@ -24,6 +24,7 @@ import torch
 
 from minbert.errors import InputError, install_with
 from minbert.files import FULL
+from multitask.base import logger
 from multitask.base.device import resolve_runtime
 from multitask.base.errors import Interrupted, TrainingError, stop_signals
 from multitask.base.options import Device, RunOptions
@@ -31,8 +32,6 @@ from multitask.base.runs import Run, Weights
 from multitask.experiments.table_definitions import Node
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
-
-logger = logging.getLogger("multitask")
 
 POLL = 0.5  # seconds until Ray's engine notices a signal
 RETRIES = 5  # of a job whose worker or machine Ray has lost; it goes on from its last saved state

@@ -26,6 +26,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
+from multitask.base import logger
 from multitask.base.keys import RunKey
 from multitask.base.locks import refuse_link
 from multitask.base.options import RunOptions
@@ -37,8 +38,6 @@ from multitask.stages.reads import SPLITS_BY_USE
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, run_stage, runtime_of
 from multitask.stages.settings_without_training import ENSEMBLE, EnsembleConfig
-
-logger = logging.getLogger("multitask")
 
 SECONDS_BETWEEN_REFRESHES = 1.0
 

@@ -58,11 +58,6 @@ def interval(cell: ComparedCell) -> str:
     return "" if unknown else f"[{format_score(cell.low)}, {format_score(cell.high)}]"
 
 
-def trained_on_scored(cell: ComparedCell) -> bool:
-    """Whether models were trained on some of the scored examples, as far as that is known."""
-    return not pandas.isna(cell.seen) and bool(cell.seen)
-
-
 def best_mean(table: TableScores, place: int) -> float:
     """The best mean of a column with scores; NaN if fewer than two rows have one."""
     column, means = table.description.columns[place], table.column(place)["mean"].dropna()
@@ -118,7 +113,9 @@ def score_table(table: TableScores, places: Sequence[int]) -> str:
 
 def _cell(cell: ComparedCell, top: bool, write: Writer) -> str:
     text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
-    text += (write.number(SEEN) if trained_on_scored(cell) else "") + (write.star if cell.significant else "")
+    text += (write.number(SEEN) if pandas.notna(cell.seen) and cell.seen else "") + (
+        write.star if cell.significant else ""
+    )
     return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text
 
 

@@ -1,6 +1,5 @@
 """Runs as text for a terminal: a list, one run on a page, several compared, and the best model of a grid."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ import pandas
 from minbert.errors import InputError
 from minbert.files import read_json
 from minbert.settings import as_json
+from multitask.base import logger
 from multitask.base.options import RunOptions
 from multitask.base.runs import DONE, Run, without_folders
 from multitask.data.markup import aligned
@@ -28,9 +28,6 @@ from multitask.stages.run_stage import run_stage
 from multitask.stages.settings_without_training import ON_DEV
 from multitask.tasks.scores import LOWER_IS_BETTER, score_text
 from multitask.use.model_data import data_for
-
-logger = logging.getLogger("multitask")
-
 
 TRIED = {
     "sentiment": ("A gem of a film, funny and never dull.",),

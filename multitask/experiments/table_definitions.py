@@ -34,9 +34,9 @@ class Row:
     published: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, point: Point, label: str, published: Mapping[str, float] | None = None) -> "Row":
+    def at(cls, point: Point, label: str) -> "Row":
         """A row whose key is made from its point."""
-        return cls(row_key(point), label, point, published or {})
+        return cls(row_key(point), label, point)
 
 
 def row_key(point: Point) -> str:

@@ -53,11 +53,11 @@ def load_split(
             f'{data}: the model\'s task "{undeclared[0]}" is not declared there, only {", ".join(found)}; give the '
             "tasks file that the model was trained with (--tasks-file)"
         )
-    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
+    examples = {name: load_rows(with_files_of(model.tasks[name], found[name]), split, labelled) for name in names}
     return {name: model.tokenised(name, rows) for name, rows in examples.items()}
 
 
-def located(task: Task, declared: Task) -> Task:
+def with_files_of(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration, those of predictions too.
 
     Raises InputError if the two are different tasks.
@@ -117,7 +117,9 @@ def kept_embeddings(data: LabelledData, device: torch.device, rows: RowNumbers) 
     return torch.from_numpy(data.embeddings[rows]).to(device).transpose(0, 1).flatten(0, 1)
 
 
-def tune(model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool) -> dict[str, NDArray[np.float64]]:
+def choose_thresholds(
+    model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool
+) -> dict[str, NDArray[np.float64]]:
     """Store in a model, in eval mode, what its tasks choose on their labelled dev sets; returns its estimates.
 
     These are thresholds and, if `calibrate`, temperatures. Raises InputError if some outputs are not finite.

@@ -1,11 +1,11 @@
 """Training goes on with the heads of a fine-tuned start where they mean the same, and says which these are."""
 
-import logging
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from multitask.base import logger
 from multitask.data.messages import listed
 from multitask.models.model_folder import ModelDescription, read_description
 from multitask.models.multitask_model import MultitaskModel, load_heads, stored_tasks
@@ -13,8 +13,6 @@ from multitask.models.prediction_heads import build_heads
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import Labelled
 from multitask.tasks.task import Task
-
-logger = logging.getLogger("multitask")
 
 
 def take_heads(model: MultitaskModel, folder: Path, new: bool) -> None:

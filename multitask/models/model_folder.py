@@ -1,6 +1,5 @@
 """What a model's folder says about the model in addition to its encoder: pooling, sentence length and heads."""
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -42,7 +41,7 @@ def read_description(folder: Path) -> ModelDescription | None:
         stored["tasks"] = {str(name): None for name in tasks}
     if isinstance(heads := stored.get("heads"), dict) and "hidden_size" in heads:  # its name in version 0.1
         heads["head_hidden_size"] = heads.pop("hidden_size")
-    return read_as(ModelDescription, json.dumps(stored), path)
+    return read_as(ModelDescription, stored, path)
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
@@ -131,6 +130,6 @@ def stored_pooling(folder: Path) -> tuple[str, ...]:
     """The poolings that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without it."""
     settings = read_optional_json(folder / POOLING)
     if modes := settings.get("pooling_mode"):
-        return (modes,) if isinstance(modes, str) else tuple(map(str, modes if isinstance(modes, list) else [modes]))
+        return tuple(map(str, modes if isinstance(modes, list) else [modes]))
     flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)
     return tuple(re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags)  # the format before version 6

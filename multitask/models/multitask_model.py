@@ -15,6 +15,7 @@ from minbert.config import Long
 from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
+from multitask.base import logger
 from multitask.base.device import Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import OnRows, no_progress
@@ -28,7 +29,7 @@ from multitask.data.examples import (
     tokenise_columns,
     total_lengths,
 )
-from multitask.data.messages import listed, logger, quote
+from multitask.data.messages import listed, quote
 from multitask.data.tables import FRAME, Format, is_frame, table_of
 from multitask.data.texts import Template, in_order, in_words, texts_of_rows
 from multitask.models.compute_in_batches import compute_in_batches
@@ -103,7 +104,7 @@ class MultitaskModel(nn.Module):
         """Whether the task's pairs are encoded as one input of two sentences."""
         return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
-    def reads(self, task: str) -> tuple[tuple[Template, ...], bool, Long]:
+    def input_form(self, task: str) -> tuple[tuple[Template, ...], bool, Long]:
         """How a task's inputs are made of the same sentences: tasks with equal answers share a pass of the encoder."""
         return self.tasks[task].files.words, self.reads_jointly(task), self.tasks[task].long
 
@@ -310,15 +311,15 @@ def estimate_columns(
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
-    Tasks with equal inputs (see `MultitaskModel.reads`) share one pass of the encoder. `encoder.counts` counts texts
-    that are too long, or that the tokenizer cannot read.
+    Tasks with equal inputs (see `MultitaskModel.input_form`) share one pass of the encoder. `encoder.counts` counts
+    texts that are too long, or that the tokenizer cannot read.
     """
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
     names, encoder = tasks_for(model, len(columns) if columns[0] else None, tasks), model.encoder
     if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
-    groups = grouped({name: model.reads(name) for name in names})
+    groups = grouped({name: model.input_form(name) for name in names})
     counted = set[tuple[bool, Long]]()
     for words, joint, long in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
         read = tokenise_columns(in_words(words, columns), encoder.tokenizer, encoder.max_length, joint, long)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.messages import listed, logger, quote
+from multitask.base import logger
+from multitask.data.messages import listed, quote
 from multitask.data.texts import visible_text
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.labels import Labelled

@@ -23,13 +23,14 @@ from minbert.inference_layer import Bf16Model, processor_has_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch, send
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.base import logger
 from multitask.base.device import PROCESSOR, Runtime, resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone, no_progress
 from multitask.base.runs import is_run, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData, RowNumbers, TextCounts
-from multitask.data.messages import listed, logger, quote
+from multitask.data.messages import listed, quote
 from multitask.models.compute_in_batches import (
     PoolingMethod,
     check_dimensions,

@@ -19,11 +19,11 @@ from minbert.config import BertConfig, Long
 from minbert.download_checkpoint import SENTENCE_SETTINGS, hub_errors
 from minbert.errors import InputError, OtherArchitectureError, install_with
 from minbert.files import read_json, read_optional_json, sha256_of_file
+from multitask.base import logger
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.data.contamination import RECORD, TrainedOn
 from multitask.data.examples import TextCounts
-from multitask.data.messages import logger
 from multitask.data.messages import reason as cause
 from multitask.models.compute_in_batches import check_dimensions, texts_to_embed
 from multitask.models.model_folder import stored_pooling

@@ -147,7 +147,7 @@ class TransformersModel(nn.Module):
             self.recomputes = recompute
             (self.model.gradient_checkpointing_enable if recompute else self.model.gradient_checkpointing_disable)()
         places = batch.sentence_ids, batch.position_ids
-        shape = len(batch), max(block.width for block in batch.blocks)
+        shape = len(batch), batch.longest
         ids = torch.full(shape, getattr(self.theirs, "pad_token_id", None) or 0, device=batch.input_ids.device)
         mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
         ids[places], mask[places], types[places] = batch.input_ids, torch.ones_like(ids[places]), batch.token_type_ids

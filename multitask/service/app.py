@@ -6,7 +6,6 @@ Starlette's own middleware refuses large bodies with plain text, which does not 
 import asyncio
 import base64
 import hmac
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -21,14 +20,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service import explore_routes, routes
 from multitask.service.batching import CountRequests, Metrics
 from multitask.service.explorer import ExploredSet, Explorer
 from multitask.service.limits import Limits
 from multitask.service.served_model import ServedModel, Service, problem
-
-logger = logging.getLogger("multitask")
 
 API_DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 OPEN = ("/healthz", "/docs", "/openapi.json")

@@ -22,8 +22,8 @@ from minbert.tokenizer import Ids
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.sentence_encoder import SentenceEncoder
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-TOKENS = (16, 64, 256, 1024, 2048, 4096, 16384, 65536)
+SECOND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+TOKEN_BUCKETS = (16, 64, 256, 1024, 2048, 4096, 16384, 65536)
 
 
 class Metrics:
@@ -35,10 +35,10 @@ class Metrics:
         self.requests = Counter("multitask_requests", "Answered requests.", ("path", "status"), registry=to)
         self.begun = Counter("multitask_begun_requests", "Requests, answered or not.", registry=to)
         self.seconds = Histogram(
-            "multitask_request_seconds", "Time to answer.", ("path",), buckets=SECONDS, registry=to
+            "multitask_request_seconds", "Time to answer.", ("path",), buckets=SECOND_BUCKETS, registry=to
         )
         self.inputs = Counter("multitask_inputs", "Texts that were computed.", registry=to)
-        self.tokens = Histogram("multitask_batch_tokens", "Tokens a batch.", buckets=TOKENS, registry=to)
+        self.tokens = Histogram("multitask_batch_tokens", "Tokens a batch.", buckets=TOKEN_BUCKETS, registry=to)
         self.waiting = Gauge("multitask_waiting_inputs", "Texts in the queue of a model.", ("model",), registry=to)
 
     def totals(self) -> tuple[int, int]:

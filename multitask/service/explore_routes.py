@@ -41,7 +41,7 @@ from multitask.service.served_model import MOST_FIELDS
 from multitask.tasks.labels import class_order
 from multitask.use.search import search
 
-PAGE = 50  # rows of the table of errors
+ROWS_PER_PAGE = 50  # rows of the table of errors
 FEW_LABELS = 50  # to choose from
 NO_ROWS = DataFrame(columns=["gold", "predicted"])
 MOST_OWN = 2000  # sentences
@@ -198,11 +198,11 @@ class Errors(View):
         return {
             "asked": self,
             "dev_set": dev_set,
-            "rows": list(chosen[self.start : self.start + PAGE].itertuples()),
+            "rows": list(chosen[self.start : self.start + ROWS_PER_PAGE].itertuples()),
             "chosen": len(chosen),
             "wrong": int((rows.error > 0).sum()),
             "loaded": len(rows),
-            "page": PAGE,
+            "page": ROWS_PER_PAGE,
             "numbers": bool(rows.confidence.isna().all()),
         }
 

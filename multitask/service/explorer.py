@@ -22,7 +22,7 @@ from multitask.data.texts import Template
 from multitask.data.write_tables import without_formula
 from multitask.evaluation.calibration_and_errors import confidence_of, text_headers
 from multitask.evaluation.embeddings import unit_vectors
-from multitask.models.estimates import estimate, located, written
+from multitask.models.estimates import estimate, with_files_of, written
 from multitask.models.multitask_model import MultitaskModel
 from multitask.service.batching import QueueFull
 from multitask.tasks.declarations import default_tasks, load_tasks
@@ -114,7 +114,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     rows: dict[str, DataFrame] = {}
     having = {key: model for key, model in models.items() if name in model.tasks}
     # Declared labels may be in another order than a model's.
-    tasks = {key: located(model.tasks[name], declared) for key, model in having.items()} or {"": declared}
+    tasks = {key: with_files_of(model.tasks[name], declared) for key, model in having.items()} or {"": declared}
     for key, task in tasks.items():
         everything = load_rows(task, "dev", labelled=True)
         part = everything if most is None else everything.take(np.arange(min(most, len(everything))))

@@ -205,7 +205,7 @@ class ServedModel:
         places: dict[str, slice] = {}  # of each task's inputs
         inputs: list[Input] = []
         longs: list[Long] = []  # how each is read if it has too many tokens
-        for (words, joint, long), together in grouped({name: self.model.reads(name) for name in names}).items():
+        for (words, joint, long), together in grouped({name: self.model.input_form(name) for name in names}).items():
             texts = in_words(words, columns)
             made = list(zip(*texts, strict=True)) if joint else list(chain.from_iterable(texts))
             places |= dict.fromkeys(together, slice(len(inputs), len(inputs) + len(made)))

@@ -1,6 +1,5 @@
 """Distillation: teachers label a student's training rows and unlabelled ones, and the student is fine-tuned on both."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from multitask.base import distributed
+from multitask.base import distributed, logger
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers
 from multitask.data.messages import listed
-from multitask.models.estimates import embeddings_of, located, raw_outputs
+from multitask.models.estimates import embeddings_of, raw_outputs, with_files_of
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.finetune import Finetuning, planned_rows, trains, warn_of_idle_tasks
@@ -38,8 +37,6 @@ from multitask.tasks.read_examples import load_test_rows
 from multitask.tasks.sources import source_named
 from multitask.tasks.task import Task
 from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
-
-logger = logging.getLogger("multitask")
 
 COSINE_ROWS = 256  # sentences whose cosines with all others are in memory
 
@@ -203,7 +200,7 @@ def shared_tasks(
 def check_same_task(teacher: str, task: Any, own: Any) -> None:
     """Raise InputError if a teacher's task has other outputs than the student's task of this name."""
     try:
-        located(task, own)
+        with_files_of(task, own)
     except InputError as error:
         raise InputError(f"{teacher}: {error}") from None
     if task.compares_rows != own.compares_rows:

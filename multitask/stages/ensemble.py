@@ -3,7 +3,6 @@
 Votes and weights are chosen on dev sets only; this code never reads test labels.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
@@ -17,14 +16,15 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
+from multitask.base import logger
 from multitask.base.device import Runtime
-from multitask.base.runs import Run, Weights, locate_model
+from multitask.base.runs import Run, Weights, is_run, locate_model, run_of
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.messages import listed
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score_tasks
 from multitask.evaluation.text_tables import ensemble_table
-from multitask.models.estimates import Estimates, estimate, located, tune, write_predictions
+from multitask.models.estimates import Estimates, choose_thresholds, estimate, with_files_of, write_predictions
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import declared, rows_of
@@ -35,8 +35,6 @@ from multitask.tasks.check import warn_of_gaps
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_test_rows
 from multitask.tasks.task import Split, Task
-
-logger = logging.getLogger("multitask")
 
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
@@ -67,9 +65,8 @@ class Member:
             "encoder": model.encoder.model.config.values(),
             "tokenizer": model.encoder.tokenizer.fingerprint(),
         }
-        run = folder.resolve().parent.parent
-        start, seed = None, None
-        if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
+        run, start, seed = run_of(folder), None, None
+        if is_run(run):
             inputs = read_json(run / "inputs.json", dict)
             stage = stages().get(inputs.get("stage", ""))
             start = inputs["parents"][0] if stage and START in stage.inputs else None
@@ -158,7 +155,7 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
         for other in others:
             if other.tasks[name].declaration(tuned=False) != first.tasks[name].declaration(tuned=False):
                 raise InputError(f"{other.label}: its task {name} is declared differently from that of {first.label}")
-        found[name] = located(first.tasks[name], declared[name])
+        found[name] = with_files_of(first.tasks[name], declared[name])
     if not found:
         of_members = ", ".join(dict.fromkeys(name for member in members for name in member.tasks))
         raise InputError(f"{data}: none of the models' tasks ({of_members}); name their tasks file with --tasks-file")
@@ -226,7 +223,7 @@ def _soup(
     calibrate = any(task.declaration().get("temperature") for member in members for task in member.tasks.values())
 
     def tuned(model: MultitaskModel) -> Estimates:
-        return tune(model.on(runtime), _tokenised(model, dev), calibrate)
+        return choose_thresholds(model.on(runtime), _tokenised(model, dev), calibrate)
 
     kept = start_weights(members[0]) if config.keep_start else None
     mixed = partial(soup, start=kept, share=config.keep_start)
@@ -361,7 +358,7 @@ def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0)
 
 def start_weights(member: Member) -> Path:
     """The checkpoint that the member's run started from. Raises InputError if it has gone or changed."""
-    inputs = read_json(member.folder.resolve().parent.parent / "inputs.json", dict)
+    inputs = read_json(run_of(member.folder) / "inputs.json", dict)
     weights = Weights.parse(inputs["labels"]["start"])
     if identity_of(weights) != member.start:
         raise InputError(

@@ -14,7 +14,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, drawn_rows
 from multitask.evaluation.embeddings import EmbeddingTable, geometry
 from multitask.evaluation.task_scores import TaskEvaluation
-from multitask.models.estimates import estimate, load_split, located
+from multitask.models.estimates import estimate, load_split, with_files_of
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.reads import changed_file, declared, rows_of
@@ -81,7 +81,7 @@ def _best_threshold(model: MultitaskModel, task: str, data: Path) -> float:
     scored = model.tasks.get(task)
     if not isinstance(scored, Classification) or not scored.log_odds:
         raise InputError(f"thresholds: {task} is no task of this model with the probability of one class alone")
-    rows = load_rows(located(scored, load_tasks(data)[task]), "train")
+    rows = load_rows(with_files_of(scored, load_tasks(data)[task]), "train")
     rows = rows.take(drawn_rows(len(rows), THRESHOLD_ROWS))
     estimates = estimate(model, {task: model.tokenised(task, rows)})[task]
     return most_accurate_threshold(estimates, rows.gold > 0)
@@ -100,10 +100,8 @@ def similarity_dev_set(data: Path) -> tuple[Cosine, Examples] | None:
     None if the data declares none, lacks the file, or has a single sentence.
     """
     task = next((task for task in load_tasks(data).values() if isinstance(task, Cosine)), None)
-    if task is None or task.files.dev is None:
-        return None
-    path = task.files.dev.path
-    if path is None or not path.is_file():
+    path = task.files.dev.path if task and task.files.dev else None
+    if task is None or path is None or not path.is_file():
         return None
     pairs = load_rows(task, "dev")
     if len({text for column in pairs.sentences for text in column}) == 1:

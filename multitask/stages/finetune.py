@@ -1,6 +1,5 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.device import PROCESSOR
 from multitask.base.options import RunOptions
 from multitask.base.random_streams import generator
@@ -22,7 +22,7 @@ from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_
 from multitask.data.messages import listed, quote
 from multitask.evaluation.task_scores import score_tasks
 from multitask.evaluation.text_tables import scores_table
-from multitask.models.estimates import embeddings_of, estimate, tune
+from multitask.models.estimates import choose_thresholds, embeddings_of, estimate
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import CosineHead, pair_input
@@ -40,8 +40,6 @@ from multitask.tasks.task import Task
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.schedulers import SCHEDULERS, Scheduler, build_scheduler
 from multitask.training.source import Batch, Evaluation, Losses, SourceTraining, TaskSource, Update
-
-logger = logging.getLogger("multitask")
 
 MOST_KEPT = 2**30
 """Bytes of the embeddings that a training keeps."""
@@ -346,7 +344,7 @@ class Finetuning(SourceTraining):
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        estimates = tune(self.model, self.dev, self.config.calibrate)
+        estimates = choose_thresholds(self.model, self.dev, self.config.calibrate)
         scores = score_tasks(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})

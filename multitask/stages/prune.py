@@ -6,7 +6,6 @@ removing the unit changes the loss: ΔL = −∂L/∂m.
 Sources: Michel et al. 2019, arXiv 1905.10650, section 4.1; SparseCSE, arXiv 2311.03881 (the loss).
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +27,7 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel, Layer
 from minbert.packing import send
 from minbert.remove_heads_and_neurons import Units, masked, without_units
+from multitask.base import logger
 from multitask.base.random_streams import generator, torch_seed
 from multitask.base.runs import Run, Weights
 from multitask.data.contamination import TrainedOn, hash_sentences
@@ -46,8 +46,6 @@ from multitask.tasks.declarations import load_tasks, similarity_task, task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
 from multitask.training.source import Batch, BatchLoss, Inputs, TaskSource, TrainingSource, losses_of
-
-logger = logging.getLogger("multitask")
 
 SCORED_ROWS = "scoring"
 PRUNED_CHECKPOINT = "pruned"
@@ -291,12 +289,11 @@ def choose_units(shape: BertConfig, score: UnitScore, config: PruneConfig) -> tu
     """
     kept, scores = Units.full(shape, 1, torch.bool), Units.full(shape, 0.0)
     for number in range(1, config.rounds + 1):
-        fresh = score(kept.map(lambda left: left.float()))
+        fresh = score(kept.map(Tensor.float))
         if not all(values.isfinite().all() for values in fresh.tensors):
             raise InputError("the units' scores are not finite; the start weights are damaged")
-        scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
-        even = config.normalize_scores
-        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
+        scores = kept.map(torch.where, fresh, scores)
+        ranked = scores.map(_normalized, kept) if config.normalize_scores else scores
         if config.order == "highest":
             ranked = ranked.map(torch.neg)
         share = config.share * (number / config.rounds)  # in the last round exactly the share
@@ -328,12 +325,6 @@ def drop_lowest(
     order = candidates[values[candidates].argsort(stable=True)]
     left[order[: max(round(share * len(left)) - int((~left).sum()), 0)]] = False
     return left.split(sizes)
-
-
-def _combined(function: Callable[..., Tensor], *units: Units) -> Units:
-    """Apply a function to the values of several `Units`, layer by layer."""
-    heads = tuple(map(function, *(unit.heads for unit in units)))
-    return Units(heads, tuple(map(function, *(unit.neurons for unit in units))))
 
 
 def _normalized(scores: Tensor, left: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Run a stage: its key is known before anything is loaded, and a run with this key is computed once."""
 
-import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ from typing import Any
 import torch
 
 from minbert.errors import InputError
-from multitask.base import distributed
-from multitask.base.device import Runtime, busy, choose_threads, prepare_training, resolve_runtime, use_threads
+from multitask.base import distributed, logger
+from multitask.base.device import Runtime, busy, choose_threads, prepare_training, resolve_runtime
 from multitask.base.keys import RunKey
 from multitask.base.options import RunOptions
 from multitask.base.runs import Run, Weights, is_run, locate_model
@@ -21,8 +20,6 @@ from multitask.models.model_folder import file_hashes, has_heads
 from multitask.stages.registry import Stage
 from multitask.tasks.declarations import load_tasks
 from multitask.training.loop import OnEvaluation
-
-logger = logging.getLogger("multitask")
 
 HERE = RunOptions()
 Model = str | Path | Weights
@@ -87,10 +84,10 @@ def run_stage(
             logger.info("already computed")
             return artefact
         if threads is not None:
-            stack.callback(use_threads, torch.get_num_threads())
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
             own = distributed.from_first(lambda: artefact.threads) or threads
             _tell_of_threads(own, threads, artefact.folder)
-            use_threads(own)
+            torch.set_num_threads(own)
         started = time.monotonic() - distributed.from_first(lambda: artefact.seconds_before)
         stage.functions.compute(weights, data, key.config, OpenRun(artefact, runtime, options, started, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
@@ -99,7 +96,8 @@ def run_stage(
 
 def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
     """Set threads and determinism for a run of a stage, and join the other ranks."""
-    use_threads(options.threads)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     runtime = runtime_of(stage, options)
     if "threads" in stage.computing:
         prepare_training(runtime)

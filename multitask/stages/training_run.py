@@ -1,6 +1,5 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +11,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import nn
 
 from minbert.errors import InputError, install_with
-from multitask.base import distributed
-from multitask.base.device import Runtime, seed_everything
+from multitask.base import distributed, logger
+from multitask.base.device import Runtime
 from multitask.base.random_streams import torch_seed
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
@@ -27,8 +27,6 @@ from multitask.training.loop import LoopConfig, train
 from multitask.training.optimizer import rates_in_use
 from multitask.training.settings import OptimizerConfig, SentencesConfig
 from multitask.training.source import Trainable
-
-logger = logging.getLogger("multitask")
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class StartModel:
         folder = locate_model(weights.name, weights.revision)
         if config.pooling == "auto" and (reason := beyond_encoder(folder)) is not None:
             logger.warning("%s; only the encoder and its pooling are taken", reason)
-        seed_everything(config.seed)
+        torch.manual_seed(config.seed)
         encoder = SentenceEncoder.read(folder, config.pooling, config.max_length).on(runtime)
         if matryoshka is not None:
             if matryoshka and matryoshka[0] > (width := encoder.width):
@@ -120,7 +118,7 @@ def train_run(
         Interrupted: a signal stopped the run; it can be resumed.
     """
     if rank := distributed.rank():  # all ranks begin with the same weights, but each draws its own dropout
-        seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
+        torch.manual_seed(torch_seed(config.seed, "dropout of a rank", rank))
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
     warn_of_idle_rates(problem.module, config.optimizer, (usual or type(config)()).optimizer)

@@ -1,7 +1,6 @@
 """A search for settings: what it chooses from, numbers of a range or listed values, and its trials."""
 
 import json
-import logging
 import math
 import os
 import shutil
@@ -21,6 +20,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from minbert.errors import InputError
 from minbert.settings import settings
+from multitask.base import logger
 from multitask.base.errors import Stopped, TrainingError
 from multitask.base.keys import RunKey
 from multitask.base.locks import exclusive
@@ -29,8 +29,6 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights, lock_file
 from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
-
-logger = logging.getLogger("multitask")
 
 STARTUP = 5
 """Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""

@@ -1,6 +1,5 @@
 """What a data folder or the files of a tasks file hold, and what is wrong with them: `multitask data check`."""
 
-import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
+from multitask.base import logger
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples, TextCounts
@@ -28,8 +28,6 @@ from multitask.tasks.read_examples import held_out, held_out_part, read_examples
 from multitask.tasks.scores import same_number
 from multitask.tasks.sources import SOURCE_FILES, Lines, read_texts
 from multitask.tasks.task import Split, Task
-
-logger = logging.getLogger("multitask")
 
 PROBLEMS_SHOWN = 10
 """Lines of problems that are shown of one file, however many tasks read it."""

@@ -1,6 +1,5 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -39,10 +38,7 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
     if not isinstance(tables, dict) or not tables or not isinstance(files, dict):
         raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME]")
     try:
-        formats = {
-            str(root / file): (read_as(Format, json.dumps(table, default=str), f"files.{file}"), table)
-            for file, table in files.items()
-        }
+        formats = {str(root / file): (read_as(Format, table, f"files.{file}"), table) for file, table in files.items()}
         for file, table in files.items():
             _refuse_line_breaks(f"files.{file}", table)
         tasks = {name: _declared(name, table, root, formats) for name, table in tables.items()}
@@ -113,7 +109,7 @@ def task_of(name: str, declaration: Any) -> Task:
 
     def read(part: type[Part], **more: Any) -> Part:
         own = {key: value for key, value in values.items() if key in parts[part]}
-        return read_as(part, json.dumps(own | more, default=str), f"tasks.{name}")
+        return read_as(part, own | more, f"tasks.{name}")
 
     files = replace(read(TaskFiles), format=read(Format))
     return read(kind, name=name, files=as_json(files))

@@ -5,7 +5,6 @@ age?") -> 1; several labels "Cheap, and it broke." -> price, quality; regression
 playing a guitar.", "A man plays a flute.") -> 2.4.
 """
 
-import logging
 import math
 import sys
 from collections.abc import Collection
@@ -20,6 +19,8 @@ from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero
+from multitask.base import logger
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, plain, quote
 from multitask.data.tables import FileRow
@@ -38,9 +39,7 @@ from multitask.tasks.scores import (
     same_number,
     weighted_mean,
 )
-from multitask.tasks.task import TUNED, AtLeastZero, Finite, Task
-
-logger = logging.getLogger("multitask")
+from multitask.tasks.task import TUNED, Finite, Task
 
 # Pairs with a similarity in the range's top fifth, 4 and more of 0 to 5, count as having the same meaning: they are the
 # positive pairs of alignment. SimCSE takes the pairs above 4 (arXiv 2104.08821, section 3).

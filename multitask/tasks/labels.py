@@ -1,7 +1,6 @@
 """Classes: labels as files write them (text, numbers, lists, or blank), tasks that have them, and likely mistakes."""
 
 import json
-import logging
 import math
 import re
 import unicodedata
@@ -21,14 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero, Positive
+from multitask.base import logger
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import REMOVED, listed, plain, quote, spelled
 from multitask.data.tables import as_text
 from multitask.data.texts import visible_text
-from multitask.tasks.task import TUNED, AtLeastZero, Positive, Task
-
-logger = logging.getLogger("multitask")
+from multitask.tasks.task import TUNED, Task
 
 MOST_CLASSES = 1000
 RARE, SIMILAR = 10, 0.85

@@ -5,7 +5,6 @@ counts such rows (the course's Quora files hold a few). A file read without labe
 with a warning, because every row needs a prediction. Anything else that is wrong is an error.
 """
 
-import logging
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.random_streams import generator
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, RowNumbers
@@ -24,8 +24,6 @@ from multitask.data.tables import FileRow, Format, MissingSplitError, OpenTable,
 from multitask.tasks.kinds import Regression
 from multitask.tasks.labels import NO_VALUE, number
 from multitask.tasks.task import Split, Task, TaskFiles
-
-logger = logging.getLogger("multitask")
 
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 OTHER_MARK = {".": (",", "commas", "set"), ",": (".", "points", "leave out")}

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError, did_you_mean
 from minbert.files import file_size
+from multitask.base import logger
 from multitask.base.random_streams import generator
 from multitask.data.examples import Examples, RowNumbers, drawn_rows, texts_of
-from multitask.data.messages import OnProblem, listed, logger, plain, refuse
+from multitask.data.messages import OnProblem, listed, plain, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import FileRow, OpenTable, RowsFrom
 from multitask.data.texts import visible_text

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minbert.config import Long
 from minbert.errors import InputError
-from minbert.settings import adapter
+from minbert.settings import Positive, adapter
 from multitask.base.keys import NOT_IN_KEY
 from multitask.data.examples import Examples
 from multitask.data.messages import listed, quote
@@ -25,8 +25,6 @@ from multitask.tasks.scores import LOWER_IS_BETTER, Metric
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 ColumnName = Annotated[str, Field(min_length=1)]
 

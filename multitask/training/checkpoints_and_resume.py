@@ -11,7 +11,6 @@ Only the first rank writes.
 
 import io
 import json
-import logging
 import math
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -23,14 +22,12 @@ from torch import Tensor
 
 from minbert.checkpoint import not_finite
 from minbert.files import atomic_file, before_checksum, json_text, sha256_of_file, write_json, write_text
-from multitask.base import distributed
+from multitask.base import distributed, logger
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.errors import TrainingError
 from multitask.base.runs import STATE
 from multitask.training.optimizer import Optimizer
 from multitask.training.source import Trainable
-
-logger = logging.getLogger("multitask")
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """A source for contrastive training: paired sentences, the objective, the projection, and who is a negative."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.packing import send
-from multitask.base import distributed
+from multitask.base import distributed, logger
 from multitask.base.device import generator_states, restore_generators
 from multitask.base.random_streams import torch_seed
 from multitask.data.contamination import hash_sentences
@@ -29,8 +28,6 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.sources import TaskTexts, pairs_of_labels, scored_pairs, source_named
 from multitask.training.settings import ContrastiveConfig, NegativesConfig
 from multitask.training.source import BatchLoss, Inputs, TrainingSource, labels_to_tensor
-
-logger = logging.getLogger("multitask")
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 """What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""

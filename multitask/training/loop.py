@@ -20,7 +20,7 @@ from minbert.errors import InputError
 from multitask.base import distributed
 from multitask.base.device import Runtime
 from multitask.base.errors import Interrupted, Stopped, stop_signals
-from multitask.training.checkpoints_and_resume import Progress, RunState
+from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.optimizer import Optimizer
 from multitask.training.progress_report import GRADIENT, LossMonitor, ProgressReport
 from multitask.training.settings import OptimizerConfig
@@ -62,10 +62,6 @@ class LoopConfig:
             return ends_epoch
         return steps % self.evaluate_every == 0 or (ends_epoch and epoch == self.epochs - 1)
 
-    def out_of_patience(self, progress: Progress) -> bool:
-        """Whether the first score has not risen for `patience` evaluations."""
-        return self.patience is not None and progress.stale >= self.patience
-
 
 def train(
     trainable: Trainable,
@@ -98,7 +94,7 @@ def train(
     about = config.epochs * len(trainable.plan(0))  # steps; epochs of some schedulers differ in length
     with stop_signals() as stop, ProgressReport(progress, about, config.epochs) as report:
         for epoch, update, ends_epoch in _steps(trainable, config.epochs, progress.step):
-            if config.out_of_patience(progress):
+            if config.patience is not None and progress.stale >= config.patience:
                 break
             _step(trainable, update, config, state, losses)
             report.step(losses.mean_loss())

@@ -1,6 +1,5 @@
 """The optimizer: AdamW, its learning rates, the clipping of the gradient and the average of the weights."""
 
-import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from torch.linalg import vector_norm
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.device import widest_dtype
 from multitask.training.settings import OptimizerConfig
 
@@ -36,7 +36,7 @@ class Optimizer:
         for name in rates_in_use(module, config):
             rate, usual = getattr(config, name), USUAL_RATES[name]
             if rate >= 10 * usual:
-                logging.getLogger("multitask").warning(
+                logger.warning(
                     f"{name} is {rate:g}; usual are {usual:g} and less, and training at this rate may ruin the model"
                 )
         self.config = config

@@ -1,6 +1,5 @@
 """What a training reports: losses, which stop it where one is not finite, and its progress to the user."""
 
-import logging
 import math
 import time
 from collections.abc import Mapping
@@ -8,14 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from multitask.base import distributed
+from multitask.base import distributed, logger
 from multitask.base.errors import TrainingError
 from multitask.base.progress import ProgressBar, time_left
 from multitask.tasks.scores import score_text
 from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.source import Update
-
-logger = logging.getLogger("multitask")
 
 DUPLICATES = " duplicates"
 LEAST_GRADIENT = 1e-8

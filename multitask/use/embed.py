@@ -17,8 +17,9 @@ from minbert.config import Long
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_text, sha256_of_file, write_json
 from minbert.settings import read_as, settings
+from multitask.base import logger
 from multitask.base.progress import RowsDone
-from multitask.data.messages import STANDARD_INPUT, logger, read_or_refuse, reason
+from multitask.data.messages import STANDARD_INPUT, read_or_refuse, reason
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import prompt_of, template, texts_of_rows

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError, install_with
 from minbert.files import atomic_folder, read_json, read_optional_json, write_json, write_text
+from multitask.base import logger
 from multitask.base.runs import is_run, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.messages import listed
 from multitask.models.model_folder import stored_include_prompt, stored_prompts, stored_similarity, write_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
-
-logger = logging.getLogger("multitask")
 
 MARK = "export.json"
 """A folder with this file is an export, which a new export may replace."""

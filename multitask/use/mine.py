@@ -22,11 +22,12 @@ from torch.nn.functional import cosine_similarity
 
 from minbert.config import Long
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import RowNumbers
-from multitask.data.messages import listed, logger
+from multitask.data.messages import listed
 from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
 from multitask.data.texts import in_words, prompt_of, template, texts_of_rows, with_content

@@ -12,10 +12,10 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_files
 from minbert.files import nan_for_null, read_json, sha256_of_file
+from multitask.base import logger
 from multitask.base.runs import Run, is_run, locate_model, run_of, without_folders
 from multitask.data.contamination import TrainedOn
 from multitask.data.markup import markdown_code, markdown_text
-from multitask.data.messages import logger
 from multitask.evaluation.embeddings import SIMILARITY_MEASURES
 from multitask.models.compute_in_batches import PoolingMethod
 from multitask.models.model_folder import resolve_pooling, stored_similarity

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.base import logger
 from multitask.base.runs import Run, is_run, run_of
-from multitask.data.messages import logger
 from multitask.stages.reads import SPLITS_BY_USE, changed_file
 
 SAMPLE_DATA = Path("data/sample")

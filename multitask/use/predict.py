@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
+from multitask.base import logger
 from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import locate_model
 from multitask.data.examples import LabelledData
-from multitask.data.messages import STANDARD_INPUT, listed, logger, repeated
+from multitask.data.messages import STANDARD_INPUT, listed, repeated
 from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import (
     LABEL_SETTINGS,
@@ -30,7 +31,7 @@ from multitask.data.tables import (
 )
 from multitask.data.texts import Template, joined, template, texts_of_rows
 from multitask.data.write_tables import check_output, table_writer
-from multitask.models.estimates import estimate, load_split, located, write_predictions
+from multitask.models.estimates import estimate, load_split, with_files_of, write_predictions
 from multitask.models.model_folder import has_heads
 from multitask.models.multitask_model import MultitaskModel, load_model, predict_columns, tasks_for
 from multitask.models.predictions import added_columns, added_values, grouped
@@ -67,7 +68,7 @@ def write_prediction_files(
         if lacking:
             logger.warning("%s: has no heads; not predicted: %s, for which it needs fine-tuning", model, lacking)
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
-    tasks = {name: located(task, declared[name]) for name, task in loaded.tasks.items()}
+    tasks = {name: with_files_of(task, declared[name]) for name, task in loaded.tasks.items()}
     test = {name: load_test_rows(task) for name, task in tasks.items()}
     rows["test"] = {name: loaded.tokenised(name, found) for name, found in test.items() if found is not None}
     found = [(split, estimate(loaded, sets), sets) for split, sets in rows.items()]
@@ -115,7 +116,7 @@ def predict_file(
     groups = grouped({name: (_contents(model.tasks[name], columns, table), formats[name].missing) for name in named})
     # Reading takes a small part of the time. It tells what is left, and finds bad rows before anything is computed.
     total = sum(1 for _ in read().rows) if str(source) != "-" and source.is_file() else None
-    passes = sum(len(set(map(model.reads, together))) for together in groups.values())
+    passes = sum(len(set(map(model.input_form, together))) for together in groups.values())
     types = _types(model, table, added) if suffixes(output)[0] == ".parquet" else {}
     count, empty = 0, set[int]()
     writer = table_writer(output, [*table.columns, *new], types, form)

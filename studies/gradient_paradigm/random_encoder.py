@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from minbert.errors import InputError, install_with
 from minbert.files import write_json
-from multitask.base.device import seed_everything
 from multitask.base.runs import Weights, locate_model
 from multitask.data.contamination import TrainedOn
 from multitask.stages.run_stage import OpenRun
@@ -52,7 +53,7 @@ def compute(models: Sequence[Weights], _data: Path, config: RandomEncoderConfig,
         **own,
     )
     kind = auto.T5EncoderModel._from_config if config.architecture == "t5" else auto.AutoModel.from_config
-    seed_everything(config.seed)
+    torch.manual_seed(config.seed)
     folder = run.folder / "checkpoints" / RANDOM_CHECKPOINT
     kind(shape).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

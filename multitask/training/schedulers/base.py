@@ -85,13 +85,16 @@ class Scheduler(nn.Module):
             for step in zip(*batches.values(), strict=True)
         ]
 
+    def weighted(self, losses: Losses) -> Tensor:
+        """The losses times the tasks' factors, [tasks]."""
+        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
+
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """Put the update's gradient into the parameters; return the losses, detached."""
         found = Losses({}, 0)
         for part in trainable.parts(update):
             losses = trainable.losses(part)
-            weighted = torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
-            (weighted.sum() / len(update)).backward()
+            (self.weighted(losses).sum() / len(update)).backward()
             found = found.plus(losses.detached())
         return found
 

@@ -55,10 +55,6 @@ class Scalarization(Scheduler):
         """The number that is trained on, of the tasks' losses [tasks]."""
         return self.scale() * self.scalarizer(values)
 
-    def weighted(self, losses: Losses) -> Tensor:
-        """The losses times the tasks' factors, [tasks]."""
-        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
-
 
 @register("uncertainty")
 class UW(Scalarization):

@@ -26,7 +26,7 @@ from multitask.evaluation.calibration_and_errors import (
     worst_errors,
     write_details,
 )
-from multitask.models.estimates import estimate, load_split, located, write_predictions, written
+from multitask.models.estimates import estimate, load_split, with_files_of, write_predictions, written
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.models.settings import HeadsConfig
@@ -240,22 +240,22 @@ def test_files_of_a_task_are_read_as_they_are_declared_now():
     task = declared_tasks()["stars"]
     other = Format(encoding="latin-1", decimal=",", missing=("-",), separator=";", quotes=False)
     declared = replace(with_files(task, format=other, id="key"), weight=3.0)
-    assert located(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
+    assert with_files_of(replace(task, weight=2.0), declared) == replace(declared, weight=2.0)
 
 
 def test_several_labels_are_read_as_their_files_are_written_now():
     task = replace(declared_tasks()["tags"], label_separator="|", empty="none")
     declared = replace(task, label_separator=";", empty=None, aliases={"x": "a"}, labels=(), thresholds=())
-    found = located(task, declared)
+    found = with_files_of(task, declared)
     assert found == replace(declared, labels=("a", "b"), thresholds=task.thresholds)
     assert [found.labels_from({"tags": text}) for text in ("x;b", "")] == [("a", "b"), None]
 
 
 def test_a_model_of_another_range_is_refused():
     task = declared_tasks()["stars"]
-    assert located(task, replace(task, range=None)).range == task.range
+    assert with_files_of(task, replace(task, range=None)).range == task.range
     with pytest.raises(InputError, match=r"range is \[1, 50\]; the model has \["):
-        located(task, replace(task, range=(1, 50)))
+        with_files_of(task, replace(task, range=(1, 50)))
 
 
 def test_numbers_are_written_with_as_few_decimals_as_labels_have():

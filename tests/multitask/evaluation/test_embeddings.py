@@ -60,8 +60,8 @@ def test_all_mean_and_weighted_mean(seed, sizes):
 
 
 def table_of(data: RetrievalData, seed: int = 0) -> EmbeddingTable:
-    vectors = np.random.default_rng(seed).standard_normal((len(data.documents), 4)).astype(np.float32)
-    return EmbeddingTable({text: row for row, text in enumerate(data.documents)}, vectors)
+    vectors = np.random.default_rng(seed).standard_normal((len(data.sentences), 4)).astype(np.float32)
+    return EmbeddingTable({text: row for row, text in enumerate(data.sentences)}, vectors)
 
 
 pairs = st.lists(
@@ -78,9 +78,9 @@ def test_scores_are_those_of_a_full_ranking(rows, seed):
     vectors = table.vectors.astype(np.float64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     for place, (query, relevant) in enumerate(zip(data.queries, data.relevant, strict=True)):
-        texts = {other for one, other, same in rows if same and one == data.documents[query]}
-        texts |= {one for one, other, same in rows if same and other == data.documents[query]}
-        assert {data.documents[document] for document in relevant} == texts - {data.documents[query]}
+        texts = {other for one, other, same in rows if same and one == data.sentences[query]}
+        texts |= {one for one, other, same in rows if same and other == data.sentences[query]}
+        assert {data.sentences[document] for document in relevant} == texts - {data.sentences[query]}
         others = [document for document in range(len(unit)) if document != query]
         ranked = sorted(others, key=lambda document: -float(unit[document] @ unit[query]))
         ranks = [rank for rank, document in enumerate(ranked, 1) if document in relevant]

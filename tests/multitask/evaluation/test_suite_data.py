@@ -172,13 +172,13 @@ def test_a_sample_keeps_queries_and_what_is_relevant_to_them():
     data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 2 == 0) for i in range(400)], "pairs")
     sample = data.sampled(20)
     assert len(sample.queries) == 20
-    assert 20 < len(sample.documents) <= 20 + 20 + 200
+    assert 20 < len(sample.sentences) <= 20 + 20 + 200
     whole = {
-        data.documents[q]: {data.documents[d] for d in r} for q, r in zip(data.queries, data.relevant, strict=True)
+        data.sentences[q]: {data.sentences[d] for d in r} for q, r in zip(data.queries, data.relevant, strict=True)
     }
     for query, relevant in zip(sample.queries, sample.relevant, strict=True):
-        assert {sample.documents[document] for document in relevant} == whole[sample.documents[query]]
-    assert data.sampled(20).documents == sample.documents
+        assert {sample.sentences[document] for document in relevant} == whole[sample.sentences[query]]
+    assert data.sampled(20).sentences == sample.sentences
     with pytest.raises(InputError):
         RetrievalData.of_pairs([("one", "two", False), ("one", "one", True)], "pairs")
 
@@ -189,9 +189,9 @@ def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
     lines = [f"{i}\tid{i}\t{pair}" for i, pair in enumerate(pairs)]
     write(tmp_path / "quora-dev.csv", ["\tid\tsentence1\tsentence2\tis_duplicate", *lines])
     data = read("QuoraRetrieval", tmp_path)
-    assert len(data.documents) == 5
+    assert len(data.sentences) == 5
     found = {
-        data.documents[q]: [data.documents[d] for d in r] for q, r in zip(data.queries, data.relevant, strict=True)
+        data.sentences[q]: [data.sentences[d] for d in r] for q, r in zip(data.queries, data.relevant, strict=True)
     }
     assert found["how to sing"] == ["how does one sing", "singing"]
     assert found["singing"] == ["how to sing"]
@@ -205,7 +205,7 @@ def test_sets_read_duplicate_questions_and_related_sentences(tmp_path):
 def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path, caplog):
     write_retrieval(tmp_path)
     data = read_retrieval(tmp_path, "dev")
-    assert data.documents == ["Cats a cat sleeps", "the dog runs", "", "who sleeps ?", "a dog"]
+    assert data.sentences == ["Cats a cat sleeps", "the dog runs", "", "who sleeps ?", "a dog"]
     assert (data.queries.tolist(), data.corpus) == ([3, 4], 3)
     assert (data.relevant, data.grades) == (((0, 1), (1,)), ((2.0, 0.5), (1.0,)))
     write(tmp_path / "qrels/test.csv", ["query-id,corpus-id", "q3,d1"])  # all relevant alike, in another format
@@ -214,7 +214,7 @@ def test_a_set_of_ones_own_is_read_in_beirs_layout(tmp_path, caplog):
     write(tmp_path / "qrels/other.csv", ["query-id,corpus-id,relevance", "q3,d1,0"])
     read_retrieval(tmp_path, "other")
     assert "no column score, so the documents of all rows count as relevant; there is relevance" in caplog.text
-    assert (test.documents[3:], test.relevant, test.grades) == (["nobody asks this"], ((0,),), ((1.0,),))
+    assert (test.sentences[3:], test.relevant, test.grades) == (["nobody asks this"], ((0,),), ((1.0,),))
 
 
 def test_a_query_ignores_the_document_of_its_id_unless_that_is_relevant(tmp_path):
