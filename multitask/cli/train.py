@@ -259,7 +259,7 @@ def read_space(values: Mapping[str, Any], options: Sequence[Option], path: Path)
 def check_values(space: "Space", settings_of: "Callable[[Chosen], Any]", path: Path, data: Path) -> None:
     """Raise InputError for a value that is illegal or names what is not there. Values may exclude one another."""
     from multitask.stages.tune import each_value
-    from multitask.tasks.declarations import chosen_tasks
+    from multitask.tasks.declarations import chosen_tasks, default_tasks
 
     for chosen in each_value(space):
         try:
@@ -269,7 +269,10 @@ def check_values(space: "Space", settings_of: "Callable[[Chosen], Any]", path: P
                 raise
             continue
         locate_model(start.name, start.revision)
-        chosen_tasks(data, config.tasks)
+        tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
+        if not any(task.selects for task in tasks.values()):
+            found = ", ".join(f"{task.metric} of {name}" for name, task in tasks.items())
+            raise InputError(f"tune compares metrics where higher is better, and no task has one: {found}")
 
 
 def shown(value: Any) -> str:

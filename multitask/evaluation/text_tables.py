@@ -30,12 +30,13 @@ def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     return aligned(rows)
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float) -> str:
-    """All scalar metrics of every task, and the overall score."""
+def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float | None = None) -> str:
+    """All scalar metrics of every task, and the overall score if there is one."""
     rows = [["task", "metric", "value"]]
     for task, found in metrics.items():
         rows += [[task, name, score_text(value)] for name, value in found.items() if isinstance(value, float)]
-    rows.append(["overall", "mean", score_text(overall)])
+    if overall is not None:
+        rows.append(["overall", "mean", score_text(overall)])
     return aligned(rows, left=2)
 
 

@@ -21,7 +21,7 @@ from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.examples import Examples, LabelledData, RowNumbers, batches_of_similar_length, drawn_rows, rows_from
 from multitask.data.messages import listed, quote
 from multitask.evaluation.task_scores import score_tasks
-from multitask.evaluation.text_tables import scores_table
+from multitask.evaluation.text_tables import metrics_table, scores_table
 from multitask.models.estimates import choose_thresholds, embeddings_of, estimate
 from multitask.models.heads_of_start import take_heads
 from multitask.models.multitask_model import MultitaskModel
@@ -89,8 +89,9 @@ def compute(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: 
 
 
 def summary(run: Run) -> str:
-    """What a command prints of a finished run: dev scores after each epoch."""
-    return scores_table(run.history())
+    """What a command prints of a finished run: dev scores after each epoch; if no score selects, the last metrics."""
+    history = run.history()
+    return scores_table(history) if history[-1]["scores"] else metrics_table(history[-1]["dev"])
 
 
 def freeze(model: MultitaskModel, layers: str | None, trained: Sequence[str], one_a_step: bool) -> None:

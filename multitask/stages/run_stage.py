@@ -72,11 +72,14 @@ def run_stage(
         raise InputError(f"data is a {type(data).__name__}; expected the path of a tasks file or data folder")
     named = [models] if isinstance(models, str | Path | Weights) else models
     weights, data, config = [Weights.of(model) for model in named], Path(data), config or stage.config()
-    runtime = prepare_process(stage, options)
-    key = key_of_models(stage, weights, data, config, runtime)
-    _check_ranks_read_the_same(key.inputs)
-    threads = choose_threads(options.threads) if "threads" in key.inputs else None
     with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())  # later calls have their own
+        runtime = prepare_process(stage, options)
+        if runtime.fast:
+            stack.callback(torch.set_float32_matmul_precision, "highest")
+        key = key_of_models(stage, weights, data, config, runtime)
+        _check_ranks_read_the_same(key.inputs)
+        threads = choose_threads(options.threads) if "threads" in key.inputs else None
         labels = _labels(stage, weights, data)
         building = Run.building(options.runs, key, options.name, labels, threads)
         artefact = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
@@ -84,7 +87,6 @@ def run_stage(
             logger.info("already computed")
             return artefact
         if threads is not None:
-            stack.callback(torch.set_num_threads, torch.get_num_threads())
             own = distributed.from_first(lambda: artefact.threads) or threads
             _tell_of_threads(own, threads, artefact.folder)
             torch.set_num_threads(own)
@@ -101,6 +103,8 @@ def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
     runtime = runtime_of(stage, options)
     if "threads" in stage.computing:
         prepare_training(runtime)
+    elif runtime.device.type == "cuda":
+        torch.set_float32_matmul_precision("highest")  # as its key means it, whatever the caller has set
     if stage.distributed:
         distributed.join_ranks(runtime.device)
     return runtime

@@ -44,6 +44,7 @@ class Progress:
     at_start: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of the start weights' embeddings
     loss_sums: dict[str, float] = field(default_factory=dict)  # since the last evaluation
     loss_counts: dict[str, int] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)  # which of these scalars are losses
     largest_gradient: float = 0.0  # norm
 
 
@@ -60,6 +61,7 @@ class RunState:
         self.device = device
         self.path = folder / STATE
         self.progress = Progress()
+        self.saved_best: frozenset[str] = frozenset()  # the checkpoints that the saved state names
 
     def check_weights(self) -> None:
         """Raise TrainingError if a weight is not finite: the last step may have spoilt what no loss has shown yet."""
@@ -95,7 +97,8 @@ class RunState:
             digest = sha256_of_file(temporary)
             with temporary.open("ab") as file:
                 file.write(digest.encode())
-        self.drop_leftovers()
+        self.saved_best = frozenset(self.progress.best.values())
+        self._drop_leftovers()
 
     def resume(self) -> bool:
         """Load the saved state; returns whether there is one. A damaged one is put aside, with a warning."""
@@ -103,6 +106,7 @@ class RunState:
         if state is None:
             return False
         self.progress = Progress(**json.loads(state["progress"]))
+        self.saved_best = frozenset(self.progress.best.values())
         self.trainable.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         states = state["generators"]
@@ -137,6 +141,7 @@ class RunState:
             distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))
             progress.scores.update({name: ranked[name] for name in better})
             progress.best.update(dict.fromkeys(better or ["last"], checkpoint))
+            distributed.from_first(self._drop_leftovers)
 
     def record(self, line: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
@@ -155,14 +160,15 @@ class RunState:
 
     def _write_best(self) -> None:
         write_json(self.folder / "best.json", self.progress.best)
-        self.drop_leftovers()
+        self.saved_best = frozenset()
+        self._drop_leftovers()
 
-    def drop_leftovers(self) -> None:
-        """Remove checkpoints that are no longer the best on any score, and files that a kill left half written."""
+    def _drop_leftovers(self) -> None:
+        """Remove checkpoints that are best on no score, now or in the saved state, and files that a kill left."""
         for checkpoint in (self.folder / "checkpoints").glob("*"):
             if checkpoint.is_file():  # such as .DS_Store of a Mac
                 checkpoint.unlink()
-            elif checkpoint.name not in self.progress.best.values():
+            elif checkpoint.name not in self.saved_best.union(self.progress.best.values()):
                 shutil.rmtree(checkpoint)
         for temporary in (self.folder / "state").glob(".*"):
             temporary.unlink()

@@ -27,11 +27,10 @@ class LossMonitor:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.unread: list[tuple[int, Update, dict[str, Tensor]]] = []
-        self.terms: dict[str, None] = {}  # names of losses, in order
 
     def add(self, step: int, update: Update, terms: dict[str, Tensor], watched: dict[str, Tensor]) -> None:
         """Note a step's losses and other scalars, without reading them. Steps count from 1."""
-        self.terms |= dict.fromkeys(terms)
+        self.progress.losses += [name for name in terms if name not in self.progress.losses]
         self.unread.append((step, update, {**terms, **watched}))
 
     def read(self) -> None:
@@ -54,7 +53,7 @@ class LossMonitor:
     def mean_loss(self) -> float | None:
         """Mean of the losses among them; None if no loss was read."""
         means = self.means()
-        losses = [means[name] for name in self.terms if name in means]
+        losses = [means[name] for name in self.progress.losses if name in means]
         return sum(losses) / len(losses) if losses else None
 
     def clear(self) -> None:
@@ -101,7 +100,7 @@ class ProgressReport(ProgressBar):
     def evaluation(self, epoch: int, loss: float | None, scores: Mapping[str, float]) -> None:
         """Report an evaluation in an epoch, from 1, with the mean loss of the steps before it."""
         place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
-        scored = ", ".join(f"{name} {score_text(score)}" for name, score in scores.items()) or "not scored"
+        scored = ", ".join(f"{name} {score_text(score)}" for name, score in scores.items()) or "no score selects"
         self.bar.set_description_str("", refresh=False)
         self.tell(f"{place}: {scored}; {self._state(loss)}")
 

@@ -351,3 +351,13 @@ def test_what_cannot_be_frozen_is_one_line(run, caplog):
         run(replace(CONFIG, freeze="encoder", scheduler="pcgrad"))
     with pytest.raises(InputError, match="freeze is for finetune; contrastive training trains the encoder"):
         FuseConfig(replace(CONFIG, freeze=1))
+
+
+def test_the_metrics_of_tasks_of_which_none_selects_are_said_at_the_end(run_stage, tmp_path):
+    columns = {"one": ["good", "band", "bad", "time"] * 3, "label": [1.0, 2.5, 4.0, 3.0] * 3}
+    task = {"kind": "regression", "text": "one", "label": "label", "metric": "rmse"}
+    config = FinetuneConfig((), epochs=2)
+    run = run_stage(finetune, config, data=tasks_file(tmp_path, columns, own=task))
+    last = run.history()[-1]["dev"]["own"]
+    lines = [line.split() for line in finetune_stage.summary(run).splitlines()]
+    assert lines == [["task", "metric", "value"], *(["own", name, f"{value:.4f}"] for name, value in last.items())]

@@ -339,7 +339,7 @@ def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_enco
 def test_a_state_early_in_a_training_is_a_shorter_run(run_stage, monkeypatch):
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
     shorter = run_stage(pretrain, config)
-    monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
+    monkeypatch.setattr(RunState, "_drop_leftovers", lambda self: None)
     longer = run_stage(pretrain, replace(config, epochs=2), folder="all-states")
     early, late = sorted((longer.folder / "checkpoints").iterdir())
     assert equal_weights(encoder(shorter), encoder(early))

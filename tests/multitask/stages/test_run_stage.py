@@ -18,7 +18,7 @@ from multitask.base.runs import Run, Weights
 from multitask.models.model_folder import DESCRIPTION
 from multitask.stages.reads import READING, declared
 from multitask.stages.registry import stage_named
-from multitask.stages.run_stage import identity_of, key_of, key_of_models, run_stage, runtime_of
+from multitask.stages.run_stage import identity_of, key_of, key_of_models, prepare_process, run_stage, runtime_of
 from multitask.stages.settings import DistilConfig, FinetuneConfig, TeachingConfig
 from multitask.stages.settings_of_pretraining import MlmConfig, PretrainConfig
 from multitask.stages.settings_without_training import PruneConfig
@@ -185,6 +185,22 @@ def test_fast_is_part_of_the_key_of_a_training_on_cuda_alone(tasks_file, device,
 )
 def test_fast_changes_trainings_alone_as_other_keys_do_not_name_it(stage, trains):
     assert runtime_of(stage_named(stage), RunOptions(device="cpu", fast=True)).fast == trains
+
+
+@pytest.mark.parametrize(("stage", "expected"), [("evaluate", "highest"), ("suites", "highest"), ("finetune", "high")])
+def test_after_a_fast_training_other_stages_compute_in_fp32_as_their_keys_say(monkeypatch, stage, expected):
+    before = torch.get_float32_matmul_precision()
+    cuda = Runtime(torch.device("cuda"), "fp32")
+    monkeypatch.setattr("multitask.stages.run_stage.resolve_runtime", lambda *_: cuda)
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda _: None)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    try:
+        torch.set_float32_matmul_precision("high")
+        prepare_process(stage_named(stage), RunOptions(fast=True))
+        assert torch.get_float32_matmul_precision() == expected
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):

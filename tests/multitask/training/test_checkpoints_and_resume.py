@@ -55,6 +55,55 @@ def test_best_checkpoints_are_kept_and_others_removed(tmp_path):
     assert all(torch.equal(saved[name], tensor) for name, tensor in problem.module.state_dict().items())
 
 
+def test_without_a_saved_state_only_the_best_checkpoints_are_there(tmp_path):
+    found = []
+    script = [{"overall": float(epoch)} for epoch in range(EPOCHS)]
+    run(
+        tmp_path,
+        Problem(script),
+        on_evaluation=lambda step, line: found.append({path.name for path in (tmp_path / "checkpoints").iterdir()}),
+    )
+    assert found == [{f"step-{step:07d}"} for step in (3, 7, 11, 16)]
+
+
+def test_checkpoints_that_the_saved_state_names_stay_until_it_is_replaced(tmp_path):
+    problem, found = Problem([{"overall": float(epoch)} for epoch in range(EPOCHS)]), []
+    with pytest.raises(Stopped):
+        run(tmp_path, problem, on_evaluation=lambda step, line: step == 3)
+    problem.calls = 3
+    run(
+        tmp_path,
+        problem,
+        on_evaluation=lambda step, line: found.append({path.name for path in (tmp_path / "checkpoints").iterdir()}),
+    )
+    assert found == [{"step-0000003", f"step-{step:07d}"} for step in (7, 11, 16)]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000016"]
+
+
+def test_the_loss_of_a_resumed_run_has_all_sources_since_the_last_evaluation(tmp_path, caplog):
+    """Sources may take turns, so that the steps after a cut have a part of them."""
+
+    def one_source(problem, update):
+        return backward(problem, update[problem.calls < 14 :][:1])
+
+    def stopped(problem, update):
+        if problem.calls == 14:
+            raise Cut
+        return one_source(problem, update)
+
+    def said() -> str:
+        return [line for line in caplog.messages if line.startswith("epoch 4 of 4")][-1].partition("loss ")[2][:5]
+
+    caplog.set_level(logging.INFO)
+    run(tmp_path / "whole", step=one_source)
+    whole, problem = said(), Problem()
+    with pytest.raises(Cut):
+        run(tmp_path / "cut", step=stopped, save_every=-1)
+    problem.calls = 14
+    run(tmp_path / "cut", problem, step=one_source)
+    assert said() == whole
+
+
 def test_the_leading_score_leads_although_it_is_undefined(tmp_path):
     """Which model stands for the run follows from the order of best.json."""
     run(tmp_path, Problem([{"overall": math.nan, "left": 1.0 * epoch} for epoch in range(EPOCHS)]))
