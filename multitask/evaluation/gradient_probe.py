@@ -65,8 +65,8 @@ class GradientComponents:
     """
 
     dissipation: Tensor
-    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none. NaN if the loss pulls, but its
-    push without dissipation is 0, too, as that of an anchor without a negative."""
+    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none. NaN of an anchor without a
+    negative, or if the loss pulls, but its push without dissipation is 0, too."""
     weights: Tensor
     """W_ij, [pairs, pairs + hard_negatives]; 0 on the diagonal."""
     ratio: Tensor
@@ -304,7 +304,7 @@ def _components(views: Views, found: AnchorGradients, full: Tensor, excluded: Te
     total = negatives.sum(-1)
     total = total.where(negatives.any(-1), math.nan)
     push, full = negatives.abs().sum(-1), full.expand(len(anchors))
-    unpushed = (full == 0) | excluded.all(-1)
+    undefined = ((full == 0) & found.gradient.any()) | (excluded.all(-1) & (push == 0))
     alignment = _tangential(found.pull[:, None] * positives, anchors)
     uniformity = push_of(torch.ones_like(excluded))
     moved = anchors - STEP * found.gradient / total.abs()[:, None]
@@ -314,7 +314,7 @@ def _components(views: Views, found: AnchorGradients, full: Tensor, excluded: Te
     rest = (found.gradient - alignment - uniformity).norm()
     return GradientComponents(
         # A loss without any gradient is dissipated: its gate is closed.
-        dissipation=(push / full).where(push > 0, 0).masked_fill(unpushed & found.gradient.any(), math.nan),
+        dissipation=(push / full).where(push > 0, 0).masked_fill(undefined, math.nan),
         weights=negatives / total[:, None],
         ratio=-found.pull / total,
         hardest_weight=(negatives.gather(1, hardest)[:, 0] / total).where(differ, math.nan),

@@ -74,9 +74,9 @@ def run_stage(
     weights, data, config = [Weights.of(model) for model in named], Path(data), config or stage.config()
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # later calls have their own
-        runtime = prepare_process(stage, options)
-        if runtime.fast:
+        if (asked := runtime_of(stage, options)).fast and asked.device.type == "cuda":
             stack.callback(torch.set_float32_matmul_precision, "highest")
+        runtime = prepare_process(stage, options)
         key = key_of_models(stage, weights, data, config, runtime)
         _check_ranks_read_the_same(key.inputs)
         threads = choose_threads(options.threads) if "threads" in key.inputs else None

@@ -38,6 +38,8 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
     if not isinstance(tables, dict) or not tables or not isinstance(files, dict):
         raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME]")
     try:
+        if no_tables := [file for file, table in files.items() if not isinstance(table, dict)]:
+            raise InputError(f"files.{no_tables[0]}: expected a table [files.NAME]")
         formats = {str(root / file): (read_as(Format, table, f"files.{file}"), table) for file, table in files.items()}
         for file, table in files.items():
             _refuse_line_breaks(f"files.{file}", table)

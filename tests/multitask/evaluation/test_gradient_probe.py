@@ -280,6 +280,18 @@ def test_the_dissipation_of_an_anchor_without_a_negative_is_undefined(text):
     none[3] = none[:, 3] = True
     seen = found(ObjectiveConfig.parse(text).build(), MANY_PAIRS, false_negatives=none)
     assert seen.dissipation.isnan().nonzero().flatten().tolist() == [3]
+    alone = found(ObjectiveConfig.parse(text).build(), MANY_PAIRS, false_negatives=torch.ones_like(none))
+    assert alone.dissipation.isnan().all()
+
+
+def test_a_loss_of_ones_own_pushes_anchors_whose_negatives_it_does_not_leave_out():
+    def infonce(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return build_objective("infonce")(u, v)
+
+    none = torch.zeros(12, 12, dtype=torch.bool)
+    none[3] = True
+    masked = probe(infonce, MANY_PAIRS.anchors, MANY_PAIRS.positives, false_negatives=none).dissipation
+    torch.testing.assert_close(masked, probe(infonce, MANY_PAIRS.anchors, MANY_PAIRS.positives).dissipation)
 
 
 @pytest.mark.parametrize(("margin", "dissipated"), [(0.0, 1.0), (0.3, math.nan)])

@@ -119,7 +119,7 @@ def test_the_order_of_rows_and_seeds_and_what_seeds_share_change_no_contrast(tab
     assert found.examples == pytest.approx(expected.examples, abs=1e-9)
 
 
-def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
+def test_identical_models_with_one_seed_do_not_differ():
     labels, predictions = outputs("accuracy", 100, 1, np.random.default_rng(3))
     resampled = resampled_scores(labels, predictions, "accuracy", np.random.default_rng(5), samples=200)
     row = scores_of([np.mean(predictions == labels)], resampled)

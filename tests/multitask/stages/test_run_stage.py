@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,20 +188,38 @@ def test_fast_changes_trainings_alone_as_other_keys_do_not_name_it(stage, trains
     assert runtime_of(stage_named(stage), RunOptions(device="cpu", fast=True)).fast == trains
 
 
-@pytest.mark.parametrize(("stage", "expected"), [("evaluate", "highest"), ("suites", "highest"), ("finetune", "high")])
-def test_after_a_fast_training_other_stages_compute_in_fp32_as_their_keys_say(monkeypatch, stage, expected):
+@pytest.fixture
+def on_cuda(monkeypatch) -> Iterator[None]:
+    """A GPU is chosen, and nothing computes on it."""
     before = torch.get_float32_matmul_precision()
     cuda = Runtime(torch.device("cuda"), "fp32")
     monkeypatch.setattr("multitask.stages.run_stage.resolve_runtime", lambda *_: cuda)
     monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda _: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    try:
-        torch.set_float32_matmul_precision("high")
-        prepare_process(stage_named(stage), RunOptions(fast=True))
-        assert torch.get_float32_matmul_precision() == expected
-    finally:
-        torch.set_float32_matmul_precision(before)
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(("stage", "expected"), [("evaluate", "highest"), ("suites", "highest"), ("finetune", "high")])
+def test_fp32_is_exact_but_in_a_fast_training_as_keys_say(on_cuda, stage, expected):
+    torch.set_float32_matmul_precision("high")
+    prepare_process(stage_named(stage), RunOptions(fast=True))
+    assert torch.get_float32_matmul_precision() == expected
+
+
+def test_after_a_fast_training_fp32_is_exact_again(on_cuda, tasks_file, tiny_encoder, tmp_path, monkeypatch):
+    def compute(*_: object) -> None:
+        assert torch.get_float32_matmul_precision() == "high"
+        raise InputError("refused")
+
+    monkeypatch.setattr("multitask.stages.finetune.compute", compute)
+    monkeypatch.setattr("multitask.base.runs.machine_name", lambda _: "a GPU")
+    torch.set_float32_matmul_precision("highest")
+    options = RunOptions(fast=True, runs=tmp_path / "runs")
+    with pytest.raises(InputError, match="refused"):
+        run_stage(stage_named("finetune"), str(tiny_encoder), tasks_file, None, options)
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):

@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.messages import refuse
 from multitask.data.tables import RowsFrom, table_of
-from multitask.models.estimates import located
+from multitask.models.estimates import with_files_of
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows, load_training_rows, read_examples
@@ -160,7 +160,7 @@ def test_labels_declared_as_numbers_stand_for_text_that_is_this_number(tmp_path,
     assert str(caught.value) == f'{path}:3: c is "1.0"; expected one of 1, 2.5, one; or add aliases = {{ "1.0" = "1" }}'
     kept, older = task_of("topic", task.kept()), task_of("topic", task.declaration())
     assert kept.declaration() == older.declaration() == task.declaration()  # so keys of runs stay
-    for saved in (kept, located(older, task)):  # of models
+    for saved in (kept, with_files_of(older, task)):  # of models
         assert read(path, saved).labels.tolist() == decided.tolist()
 
 
