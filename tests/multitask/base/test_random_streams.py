@@ -33,8 +33,9 @@ STREAMS = [
 SEEDING = ("default_rng", "manual_seed", "SeedSequence", "RandomState")
 SEEDED_ELSEWHERE = {  # what draws from torch's global generator, whose state a resumed run restores, and torch's own
     "multitask/base/random_streams.py",
-    "multitask/base/device.py",
+    "multitask/stages/training_run.py",
     "minbert/checkpoint.py",
+    "studies/gradient_paradigm/random_encoder.py",
 }
 
 
