@@ -96,7 +96,7 @@ def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArra
 
 def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> pandas.DataFrame:
     """The rows with the worst errors first: wrong classes by confidence, numbers by their distance from the label."""
-    labels, decided = np.asarray(examples.labels), task.decide(estimates)
+    labels, decided = examples.gold, task.decide(estimates)
     if isinstance(task, Classification | MultiLabel):
         measure = "confidence"
         wrong = np.where(decided == labels, -np.inf, confidence_of(task, estimates))
@@ -142,7 +142,7 @@ def write_details(
         task, rows = tasks[name], examples[name]
         paths.append(_write_table(folder / f"{name}-errors.csv", worst_errors(task, values, rows, MOST_ERRORS)))
         if isinstance(task, Classification | MultiLabel):
-            paths += _write_classes(folder, task, values, np.asarray(rows.labels))
+            paths += _write_classes(folder, task, values, rows.gold)
     return paths
 
 
@@ -180,7 +180,7 @@ def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples) 
     """Rows, precision, recall and F1 of a task's classes, the most frequent ones, as text; empty of other tasks."""
     if not isinstance(task, Classification | MultiLabel):
         return ""
-    found = class_scores(*_by_class(task, estimates, np.asarray(examples.labels)), task.names)
+    found = class_scores(*_by_class(task, estimates, examples.gold), task.names)
     shown = found if len(found) <= SHOWN_CLASSES else found.nlargest(SHOWN_CLASSES, "rows")
     lines = [[task.name, "rows", "precision", "recall", "f1"]]
     lines += [[str(row[0]), f"{row[1]:,}", *map(score_text, row[2:5])] for row in shown.itertuples(index=False)]

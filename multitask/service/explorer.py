@@ -127,7 +127,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     if task.pair:
         sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
     else:
-        sentences = dict(zip(part.sentences[0], _shown(task, np.asarray(part.labels)), strict=True))
+        sentences = dict(zip(part.sentences[0], _shown(task, part.gold), strict=True))
     first = {text: column for column, texts in reversed([*enumerate(part.sentences)]) for text in texts}
     column_of = {sentence: first[sentence] for sentence in sentences}
     words = {"": declared.files.words} | {key: model.tasks[name].files.words for key, model in having.items()}
@@ -143,7 +143,7 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
         several labels a row that of the least certain one; NaN of numbers); `error`, the distance of a number from the
         label, otherwise 0 of a right and 1 of a wrong prediction.
     """
-    labels, decided = np.asarray(examples.labels), task.decide(estimates)
+    labels, decided = examples.gold, task.decide(estimates)
     confidence = np.full(len(labels), np.nan)
     errors = np.abs(decided - labels)
     if isinstance(task, Classification | MultiLabel):

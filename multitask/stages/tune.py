@@ -29,6 +29,7 @@ from multitask.base.random_streams import generator
 from multitask.base.runs import Run, Weights, lock_file
 from multitask.stages.run_stage import key_of_models, prepare_process, run_stage
 from multitask.stages.settings import FINETUNE, FinetuneConfig
+from multitask.training.checkpoints_and_resume import checkpoint_name
 
 STARTUP = 5
 """Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""
@@ -306,7 +307,7 @@ def dev_scores(runs: Mapping[int, Run]) -> pandas.DataFrame:
     found = {}
     for seed, run in runs.items():
         leading = next(iter(run.kept_models().values())).name
-        found[seed] = next(line["scores"] for line in run.history() if leading == f"step-{line['step']:07d}")
+        found[seed] = next(line["scores"] for line in run.history() if leading == checkpoint_name(line["step"]))
     scores = pandas.DataFrame.from_dict(found, orient="index")
     over_seeds = {"mean": scores.mean(skipna=False), "std": scores.std(skipna=False)}
     return pandas.concat([scores, pandas.DataFrame(over_seeds).T]).rename_axis("dev, seed").reset_index()

@@ -269,8 +269,8 @@ class Regression(Task):
 
     def hints(self, examples: Examples) -> list[str]:
         """A line if the labels are all within the lowest part of the range: on another scale."""
-        (low, high), labels = self.range or (0.0, 0.0), examples.labels
-        if labels is None or high < 2 or labels.max() > max(1.0, low + SMALL_PART * (high - low)):
+        (low, high), labels = self.range or (0.0, 0.0), examples.gold
+        if high < 2 or labels.max() > max(1.0, low + SMALL_PART * (high - low)):
             return []
         return [
             f"{examples.source}: {self.name}: the labels are from {labels.min():g} to {labels.max():g}, but their "

@@ -48,6 +48,11 @@ class Progress:
     largest_gradient: float = 0.0  # norm
 
 
+def checkpoint_name(step: int) -> str:
+    """The folder of the model after a step."""
+    return f"step-{step:07d}"
+
+
 class RunState:
     """The state of a training run, in memory and in the run's folder.
 
@@ -137,7 +142,7 @@ class RunState:
         progress.stale = 0 if rises else progress.stale + 1
         better = [name for name, score in ranked.items() if score > best[name] or score == -math.inf == best[name]]
         if better or not scores:
-            checkpoint = f"step-{progress.step:07d}"
+            checkpoint = checkpoint_name(progress.step)
             distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))
             progress.scores.update({name: ranked[name] for name in better})
             progress.best.update(dict.fromkeys(better or ["last"], checkpoint))

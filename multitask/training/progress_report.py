@@ -11,7 +11,7 @@ from multitask.base import distributed, logger
 from multitask.base.errors import TrainingError
 from multitask.base.progress import ProgressBar, time_left
 from multitask.tasks.scores import score_text
-from multitask.training.checkpoints_and_resume import Progress
+from multitask.training.checkpoints_and_resume import Progress, checkpoint_name
 from multitask.training.source import Update
 
 DUPLICATES = " duplicates"
@@ -131,7 +131,7 @@ class ProgressReport(ProgressBar):
 
     def _compare_with_start(self) -> None:
         kept = next(iter(self.progress.best.values()))
-        [ended] = (line["dev"] for line in self.progress.history if kept == f"step-{line['step']:07d}")
+        [ended] = (line["dev"] for line in self.progress.history if kept == checkpoint_name(line["step"]))
         for task, metrics in self.progress.at_start.items():
             for name, before in metrics.items():
                 if ended[task][name] < before:

@@ -146,7 +146,7 @@ def _scores(folder: Path, pooling: PoolingMethod, normalize: bool) -> list[dict[
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
         metrics = next(line["dev"] for line in run.history() if line["step"] == step)
-        if embeddings := run.folder.name.startswith("pretrain-"):
+        if embeddings := run.stage == "pretrain":
             metrics = metrics if is_exported(run.folder, resolve_pooling("auto", folder)) else {}
         if read_json(run.folder / "config.json").get("held_out") is not None:
             rows = "held-out training rows"
