@@ -59,7 +59,7 @@ def pack(folder: Path, file: Path, **pages: int) -> None:
 def unpack(file: Path, folder: Path) -> None:
     """Write the runs of two frames into a folder, but for those that are complete there, perhaps with their models.
 
-    Raises InputError for another file, before anything is written.
+    Raises InputError for another file, or if the folder has another record of the preset, before anything is written.
     """
     try:
         frame = pandas.read_parquet(file, columns=["run", "file", "text"])
@@ -69,6 +69,9 @@ def unpack(file: Path, folder: Path) -> None:
     answers = read_answers(answers_of(file))
     complete = {run for run in frame.run.unique() if run and Run(folder / run).done}
     files = {(one.run, one.file): one.text for one in frame[~frame.run.isin(complete)].itertuples()}
+    for name in (name for run, name in files if not run):
+        if (own := folder / name).is_file() and read_text(own) != files["", name]:
+            raise InputError(f"{own}: a record of other tables, which would be lost; take a new folder")
     for run, name in files:
         if name not in (DONE, ANSWERS):
             write_text(folder / run / name, files[run, name])

@@ -135,6 +135,7 @@ class Grid:
 
     Attributes:
         chains: the stages of each table's row and seed, parents before children, the one that scores last.
+        models: the stage that makes each such row's model.
         targets: the stages whose runs rows name: models and their evaluations.
         stages: every stage, parents before children, with the first row that needs it.
         needed: how many rows need each stage of the first seed, counted over tables.
@@ -143,6 +144,7 @@ class Grid:
     def __init__(self, experiments: Sequence[Experiment], seeds: int, options: RunOptions) -> None:
         self.seeds, self.options = seeds, options
         self.chains: dict[tuple[str, str, int], list[Node]] = {}
+        self.models: dict[tuple[str, str, int], Node] = {}
         self.targets: set[Node] = set()
         self.stages: dict[Node, Row] = {}
         self.needed: Counter[Node] = Counter()
@@ -153,6 +155,7 @@ class Grid:
             model = experiment.models[row.key].seeded(seed)
             chain = list(experiment.evaluation(model).chain())
             self.chains[experiment.table.key, row.key, seed] = chain
+            self.models[experiment.table.key, row.key, seed] = model
             self.targets |= {model, chain[-1]}
             if seed == 0:
                 self.needed.update(chain)
@@ -319,7 +322,9 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
 
     def recorded(place: tuple[str, str, int], outcomes: Outcomes) -> RecordedRun:
         """A row and a seed so far. While it is unfinished it has neither scores nor an error."""
-        *before, last = [outcomes.get(node) for node in grid.chains[place]]
+        *before, scored = [outcomes.get(node) for node in grid.chains[place]]
+        model = outcomes.get(grid.models[place])
+        last = scored if isinstance(model, Run) else model  # scores are left of a model that is deleted
         run = RecordedRun(*place, tuple(outcome.folder.name for outcome in (*before, last) if isinstance(outcome, Run)))
         if not isinstance(last, Failed):
             return run

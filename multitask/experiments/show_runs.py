@@ -194,9 +194,10 @@ def _differences(runs: Sequence[Run]) -> str:
 def comparison(runs: Sequence[Run]) -> str:
     """Settings that differ between runs, best scores, times, and differences to the first one, as text."""
     made_from = [read_json(run.folder / "config.json", dict) | run.labels for run in runs]
-    settings = pandas.DataFrame(
-        [pandas.json_normalize(config).map(lambda value: without_folders(str(value))).iloc[0] for config in made_from]
-    ).fillna("-")
+    settings = pandas.DataFrame([pandas.json_normalize(config).map(str).iloc[0] for config in made_from]).fillna("-")
+    for name in settings.columns[settings.nunique() > 1]:
+        if (short := settings[name].map(without_folders)).nunique() == settings[name].nunique():
+            settings[name] = short
     scores = pandas.DataFrame([_best_scores(run) for run in runs]).fillna("-")
     shown = settings.loc[:, settings.nunique() > 1].reset_index(drop=True).join(scores)
     shown["time"] = [duration(run.seconds) if run.done else "unfinished" for run in runs]

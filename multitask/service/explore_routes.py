@@ -91,8 +91,8 @@ class PredictView(View):
         service, explorer = service_of(request), _explorer(request)
         _, model = service.model(name)
         texts = [text for text in map(visible_text, (self.first, self.second)) if text]
-        if not texts:
-            raise InputError("no text; type a sentence")
+        if not visible_text(self.first):
+            raise InputError("no text; type a sentence" if not texts else "only a second text; type the first one, too")
         check_texts(service.limits, texts)
         words = words_of(texts)
         row: Sentence = texts[0] if len(texts) == 1 else (texts[0], texts[1])
@@ -120,12 +120,14 @@ class NeighboursView(View):
 
     async def answer(self, request: Request, name: str) -> dict[str, Any]:
         service, explorer = service_of(request), _explorer(request)
-        check_texts(service.limits, [self.query])
+        if not (query := visible_text(self.query)):
+            raise InputError("no text; type a sentence")
+        check_texts(service.limits, [query])
         if self.task:
             dev_set = _dev_set(request, self.task)
-            labels, texts, asked = dev_set.sentences, dev_set.texts(name), dev_set.as_read(name, self.query)
+            labels, texts, asked = dev_set.sentences, dev_set.texts(name), dev_set.as_read(name, query)
         else:
-            labels, asked = dict.fromkeys(_lines(self.own), ""), self.query
+            labels, asked = dict.fromkeys(_lines(self.own), ""), query
             texts = tuple(labels)
             check_texts(service.limits, texts, MOST_OWN)
         sentences = tuple(labels)

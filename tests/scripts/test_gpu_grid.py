@@ -100,6 +100,18 @@ def test_a_complete_run_keeps_its_model(packed, tmp_path):
     assert [*Run(run).kept_models()] == ["overall"]
 
 
+def test_a_record_of_other_tables_is_not_replaced(packed, tmp_path):
+    for text in ('{"own": 1}', '{"own": 2}'):
+        (tmp_path / "runs" / "experiments-small.json").write_text(text)
+        pack(tmp_path / "runs", tmp_path / "packed.parquet")
+        if text == '{"own": 1}':
+            unpack(packed, tmp_path / "new")
+            unpack(packed, tmp_path / "new")  # again
+    with pytest.raises(InputError, match=r"experiments-small\.json: a record of other tables, which would be lost"):
+        unpack(packed, tmp_path / "new")
+    assert (tmp_path / "new" / "experiments-small.json").read_text() == '{"own": 1}'
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("no table")])
 def test_a_file_whose_answers_are_lost_is_refused_and_nothing_is_written(packed, tmp_path, damage):
     damage(answers_of(packed))

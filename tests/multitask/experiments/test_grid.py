@@ -23,7 +23,7 @@ from multitask.cli.experiments import RunTables, run_tables
 from multitask.cli.main import main
 from multitask.cli.train import stage_commands
 from multitask.experiments.compare_rows import PresetResults
-from multitask.experiments.engines import Engine
+from multitask.experiments.engines import Engine, Failed, Job
 from multitask.experiments.grid import Grid, compute_grid, plan, run_preset
 from multitask.experiments.show_runs import entries
 from multitask.experiments.table_definitions import (
@@ -267,6 +267,18 @@ def test_runs_are_compared_on_the_same_dev_rows(runs, show):
     np.testing.assert_allclose([low, high], expected, atol=1.01 / len(right[0]))
 
 
+def test_folders_that_differ_above_their_last_part_are_named(runs, show):
+    first, second = sorted(runs.glob("finetune-*"))
+    for run, folder in ((first, "/srv/old/data"), (second, "/srv/new/data")):
+        inputs = read_json(run / "inputs.json")
+        inputs["labels"] = {"start": f"/models/{folder[5:8]}", "data": folder}
+        (run / "inputs.json").write_text(json.dumps(inputs))
+        Run(run).finish()
+    lines = [line.split() for line in show(first, second).splitlines()]
+    assert ["data", "/srv/old/data", "/srv/new/data"] in lines
+    assert ["start", "old", "new"] in lines
+
+
 def test_of_several_evaluations_the_latest_is_shown_and_those_on_one_dev_set_are_compared(runs, show):
     trained = sorted(runs.glob("finetune-*"))
     key = trained[1].name.rpartition("-")[2]
@@ -290,6 +302,44 @@ def test_a_damaged_run_is_nobodys_result(recipes, runs):
     path.write_bytes(content)
     with pytest.raises(InputError, match="changed since the run was complete; delete"):
         run_preset(two_rows(recipes), 1, options(runs), Engine())
+
+
+class Failing(Engine):
+    """All trainings fail."""
+
+    def wait(self) -> tuple[Job, Run | Failed]:
+        assert self.job is not None
+        return self.job, Failed("no memory", self.job.options.runs / "logs" / "a.log")
+
+
+def test_scores_of_a_deleted_model_that_cannot_be_trained_again_are_no_result(recipes, runs):
+    [nli] = runs.glob("finetune-nli-*")
+    shutil.rmtree(nli)
+    record = run_preset(two_rows(recipes), 1, options(runs), Failing())
+    complete, failed = record.runs
+    assert (complete.row, complete.error) == ("none", None)
+    assert complete.evaluation is not None
+    assert (failed.row, failed.error, failed.evaluation) == ("nli", "no memory", None)
+    assert [name.partition("-")[0] for name in failed.chain] == ["pretrain"]
+
+
+def test_while_a_deleted_model_is_trained_again_its_row_has_no_scores(recipes, runs):
+    [nli] = runs.glob("finetune-nli-*")
+    shutil.rmtree(nli)
+    evaluated = []
+
+    class Watched(Engine):
+        def wait(self) -> tuple[Job, Run | Failed]:
+            evaluated.append(PresetRecord.read(runs, "sample").runs[1].evaluation)
+            return super().wait()
+
+    # Reported after another stage, the last of which is that of the row without this model.
+    [none] = runs.glob("evaluate-none-*")
+    shutil.rmtree(none)
+    record = run_preset(two_rows(recipes), 1, options(runs), Watched())
+    assert len(evaluated) == 2
+    assert evaluated[1] is None
+    assert record.runs[1].evaluation is not None
 
 
 # A stage in one file of another package runs from the command line, in a grid and a plan, with no edit elsewhere.

@@ -168,7 +168,7 @@ def test_a_sentence_is_its_own_nearest(client, dev_sets, of):
     many, own = [f"{number} dogs run." for number in range(402)], [EVIL, *SENTENCES]
     known = {"dev": list(dev_sets["sentiment"].sentences), "own": own, "many": many}[of]
     where = {"task": "sentiment"} if of == "dev" else {"own": "\n".join(known), "task": ""}
-    html = ask(client, "neighbours", query=known[0], **where)
+    html = ask(client, "neighbours", query=f" {known[0]} ", **where)
     assert table(html, 0)[1][:2] == ["1.000", known[0]]
     dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>(.*?)</title>', html)
     titles = sorted(unescape(title) for *_, title in dots)
@@ -264,6 +264,8 @@ MISTAKES = [
     ("contrast", {"infonce.temperature": "0"}, 422, "at least 1e-06"),
     ("contrast", {"infonce.heat": "1"}, 422, "no parameter"),
     ("contrast", {"dropout": "1"}, 422, "dropout: Input should be less than or equal to 0.9"),
+    ("predict", {"first": " ", "second": "Snow"}, 422, "only a second text; type the first one, too"),
+    ("neighbours", {"query": " "}, 422, "no text; type a sentence"),
     ("errors", {"task": "taste"}, 404, "no dev set"),
     ("errors", {"start": "-1"}, 422, "start"),
 ]
