@@ -24,6 +24,7 @@ from multitask.data.examples import (
     Examples,
     LabelledData,
     RowNumbers,
+    TextCounts,
     Tokens,
     sequences_of,
     tokenise_columns,
@@ -126,6 +127,7 @@ class MultitaskModel(nn.Module):
 
         Rows and errors are those of `predict`.
         """
+        self.encoder.counts = TextCounts()  # earlier ones are of other texts
         if not is_frame(rows):
             texts = columns_of(rows if isinstance(rows, str) else in_order(rows))
             warn_of_empty_texts(texts)
@@ -320,15 +322,13 @@ def estimate_columns(
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
     groups = grouped({name: model.input_form(name) for name in names})
-    counted = set[tuple[bool, Long]]()
-    for words, joint, long in sorted(groups, key=lambda read: read[1]):  # texts by themselves are counted first
+    order = sorted(groups, key=lambda read: read[1])
+    for words, joint, long in order:
         read = tokenise_columns(in_words(words, columns), encoder.tokenizer, encoder.max_length, joint, long)
-        for column in read:  # another pass of the encoder reads the same texts
-            if not counted:
+        for column in read:
+            if (words, joint, long) == order[0]:  # other passes read the same texts; by themselves they are first
                 encoder.counts.add(len(column), column.unread)
-            if (joint, long) not in counted:
-                encoder.counts.add_long(len(column), column.cut, encoder.max_length, long)
-        counted.add((joint, long))
+            encoder.counts.add_long(len(column), column.cut, encoder.max_length, long)
         raw = outputs(model, groups[words, joint, long], read, on_rows)
         found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     return {name: found[name] for name in names}

@@ -26,7 +26,7 @@ from multitask.base import logger
 from multitask.base.progress import RowsDone
 from multitask.base.random_streams import generator
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.examples import RowNumbers
+from multitask.data.examples import RowNumbers, TextCounts
 from multitask.data.messages import listed
 from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import Format, RowsFrom, suffixes
@@ -127,6 +127,7 @@ def index_of(
             column = with_content(written[1], "text")
             with table_writer(corpus, ["text"]) as write:
                 write([{"text": text} for text in dict.fromkeys(chain(*zip(*pairs, strict=True)))])
+        encoder.counts = TextCounts()  # earlier ones are of other texts
         embed_file(encoder, corpus, made := Path(folder, "corpus.npy"), column, normalize=True, file_format=file_format)
         encoder.counts.warn(source)
         yield Index.open(made, encoder)

@@ -14,7 +14,7 @@ from multitask.base.device import resolve_runtime
 from multitask.base.options import Device, Precision
 from multitask.base.progress import RowsDone
 from multitask.base.runs import locate_model
-from multitask.data.examples import LabelledData
+from multitask.data.examples import LabelledData, TextCounts
 from multitask.data.messages import STANDARD_INPUT, listed, repeated
 from multitask.data.read_tables import open_pairs, open_table
 from multitask.data.tables import (
@@ -103,6 +103,7 @@ def predict_file(
     value that is not text, or an added column that the file has.
     """
     check_output(output)
+    model.encoder.counts = TextCounts()  # earlier ones are of other texts
     named = tasks_for(model, None, tasks)
     written = {name: (declared or model.tasks)[name] for name in named}
     formats = {name: task.file_format for name, task in written.items()}

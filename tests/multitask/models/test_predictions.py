@@ -149,6 +149,23 @@ def test_plain_texts_stand_in_the_words_of_a_task(tiny_encoder):
     assert model.predict("topic", []) == []
 
 
+def test_texts_that_are_cut_are_counted_of_these_rows_in_the_words_of_each_task(tiny_encoder, caplog):
+    model = model_of_every_kind(tiny_encoder)
+    model.encoder.max_length = 8
+    model.tasks["topic"] = with_files(model.tasks["topic"], text=("Is it of the one or the other: {question}",))
+    model.encoder.encode(["time " * 20] * 3)
+    model.predict("stars", ["Who?"])
+    assert caplog.messages == []
+    model.predict_all(["Who?"], ["stars", "topic"])
+    model.predict_all(pandas.DataFrame({"question": ["Who?"]}), ["stars", "topic"])
+    model.predict("topic", ["Who?"])
+    assert [line.partition(" texts to")[0] for line in caplog.messages] == [
+        "predicted texts: cut 1 of 2",
+        "the data frame: cut 1 of 2",
+        "predicted texts: cut 1 of 1",
+    ]
+
+
 def test_evaluate_takes_a_frame(tiny_encoder):
     model = model_of_every_kind(tiny_encoder)
     right = [p.label == gold for p, gold in zip(model.predict("topic", FRAME), FRAME["type"], strict=True)]
