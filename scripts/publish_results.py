@@ -76,7 +76,7 @@ def publish_runs(folder: Path, preset: str, file: Path, keys: Collection[str], *
         packed = Path(temporary)
         if file.is_file():
             unpack(file, packed)
-            if not (packed / f"experiments-{preset}.json").is_file():
+            if not PresetRecord.path(packed, preset).is_file():
                 raise InputError(f"{file}: has runs of another preset than {preset}; take another name")
             earlier = PresetRecord.read(packed, preset)
             changed = [name for name, value in earlier.inputs.items() if record.inputs.get(name, value) != value]

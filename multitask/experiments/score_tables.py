@@ -113,9 +113,8 @@ def score_table(table: TableScores, places: Sequence[int]) -> str:
 
 def _cell(cell: ComparedCell, top: bool, write: Writer) -> str:
     text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
-    text += (write.number(SEEN) if pandas.notna(cell.seen) and cell.seen else "") + (
-        write.star if cell.significant else ""
-    )
+    text += write.number(SEEN) if pandas.notna(cell.seen) and cell.seen else ""
+    text += write.star if cell.significant else ""
     return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text
 
 
